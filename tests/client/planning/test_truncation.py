@@ -63,7 +63,7 @@ def flight(number):
     ids=["array", "field of an object", "array of arrays"],
 )
 def test_records_stay_whole(before, after, indent):
-    """What is left of a JSON text is its first records, its last ones, and whatever is around them."""
+    """The first and the last records of a JSON text are left, and whatever is around them."""
     text = before + json.dumps([flight(number) for number in range(80)], indent=indent) + after
     cut = truncate_with_split(text, 600, count)
     assert 300 < count(cut) <= 616

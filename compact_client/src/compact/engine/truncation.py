@@ -6,8 +6,9 @@ compaction cannot keep what the policy asks for. The log always has the full tex
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from compact import events
@@ -18,6 +19,7 @@ from compact.messages import Message
 from compact.messages.codecs.base import ChangeOutput
 from compact.planning.tool_results.artifacts import ArtifactMetadata
 from compact.planning.tool_results.truncation import fits_without_counting, truncate_output
+from compact.policy import CompactPolicy
 
 if TYPE_CHECKING:
     from compact.engine.engine import Engine
@@ -65,7 +67,7 @@ def truncate_arrivals(
         reason = f"the output has {tokens:,} tokens, more than {limit:,}, when it arrives"
         if was_truncated:
             reason = "truncated by an earlier process"
-        shorten = policy_limit(engine)
+        shorten = policy_limit(policy, engine.counter.count_text)
         truncation = yield from truncate_message(engine, session, message, shorten, reason, check)
         if truncation is not None:
             check.emit(truncation.to_event())
@@ -78,9 +80,9 @@ def is_truncatable(engine: Engine, session: Session, message: Message) -> bool:
     return not message.meta.get(engine.policy.protected_flag)
 
 
-def policy_limit(engine: Engine) -> ChangeOutput:
-    """Return the function that truncates an output to the limit of the policy."""
-    return lambda _, text: truncate_output(text, engine.policy, engine.counter.count_text)
+def policy_limit(policy: CompactPolicy, count_tokens: Callable[[str], int]) -> ChangeOutput:
+    """Return the function that truncates an output to the limit of a policy."""
+    return lambda _, text: truncate_output(text, policy, count_tokens)
 
 
 def truncate_message(
@@ -90,6 +92,7 @@ def truncate_message(
     codec, logged = session.codec, session.thread.get(message.id or "") or message
     assert codec is not None
     assert message.id is not None
+    shorten = cache(shorten)
     if codec.map_outputs(message, shorten) is message:
         return None
     artifact_id = yield from _store_full_text(engine, session, logged, check)

@@ -56,6 +56,8 @@ class Draft:
     """Tokens that no reduction can remove: fixed tokens, pinned units, and replacements that are not folded."""
     recent_tokens: int
     remainder_tokens: int
+    wanted_summary_tokens: int
+    """Length of a summary that has its share of the budget. At the floor, there may be less room."""
     evicted: tuple[Unit, ...] = ()
     """Units with non-replayable results that do not fit the budget."""
     folds_replacements: bool = False
@@ -72,9 +74,14 @@ class Draft:
         """Tokens of the request without its summary."""
         return self.pinned_tokens + self.recent_tokens
 
+    @property
+    def lacks_summary_room(self) -> bool:
+        """True if the kept messages leave the summary less than its share of the budget."""
+        return self.limits.budget_tokens - self.kept_tokens < self.wanted_summary_tokens
+
 
 class EarlierTokens(NamedTuple):
-    """Tokens that earlier compactions removed from the prompt, and of the summaries and pointers that replaced them."""
+    """Tokens that were removed from the prompt before this draft, and of the summaries and pointers in their place."""
 
     removed: int
     replacements: int
@@ -224,28 +231,28 @@ class _Drafter:
 
     def _measure(self, partition: Partition, reasons: tuple[str, ...], *, is_floor: bool) -> Draft:
         remainder_tokens = sum(self.sizes[unit.first] for unit in partition.remainder)
-        covered_tokens = self.removed_tokens + remainder_tokens
+        wanted_tokens = self._wanted_summary(self.removed_tokens + remainder_tokens)
         return Draft(
             limits=self.limits,
             partition=partition,
             units=tuple(self.units),
             sizes=self.sizes,
             reductions=reasons,
-            summary_tokens=self._smallest_summary(covered_tokens, is_floor=is_floor),
+            # At the floor, a short summary is better than removing one more message.
+            summary_tokens=min(MIN_SUMMARY_TOKENS, wanted_tokens) if is_floor else wanted_tokens,
             fixed_tokens=self.fixed_tokens,
             pinned_tokens=self.pinned_tokens,
             recent_tokens=sum(self.sizes[unit.first] for unit in partition.recent),
             remainder_tokens=remainder_tokens,
+            wanted_summary_tokens=wanted_tokens,
             evicted=tuple(unit for unit in self.non_replayable.evicted if unit in partition.remainder),
             folds_replacements=self.folds_replacements,
         )
 
-    def _smallest_summary(self, covered_tokens: int, *, is_floor: bool) -> int:
+    def _wanted_summary(self, covered_tokens: int) -> int:
+        """Return the length of a summary of this many tokens that has its share of the budget."""
         if covered_tokens == 0:
             return 0
-        if is_floor:
-            # A short summary is better than removing one more message.
-            return MIN_SUMMARY_TOKENS
         share = _summary_share(self.policy, self.limits, self.pinned_tokens)
         return max(MIN_SUMMARY_TOKENS, min(share, self._useful_summary(covered_tokens)))
 

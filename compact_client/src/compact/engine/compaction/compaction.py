@@ -17,6 +17,7 @@ from compact.engine.compaction.drafts import (
     host_messages,
     kept_at_floor,
     make_draft,
+    truncate_answered,
     truncate_recent,
     truncate_to_fit,
 )
@@ -223,6 +224,14 @@ class Compaction:
         """Render the session's request under its current plan."""
         self.session.render(self.engine.render_options)
 
+    @property
+    def newly_truncated_ids(self) -> set[str]:
+        """The messages that are truncated now and were not, or less, in the last compaction."""
+        entries = self.plan_before.ledger if self.plan_before is not None else ()
+        known = {entry.id for entry in entries if entry.fate == "truncated"}
+        known.difference_update(truncation.message_id for truncation in self.truncations)
+        return self.session.forms.truncated.keys() - known
+
     def keeps_span_summaries(self, draft: Draft) -> bool:
         """True if earlier spans keep their own summaries beside the new one."""
         plan = self.session.plan
@@ -243,10 +252,13 @@ class Compaction:
     # Draft.
 
     def _make_first_draft(self) -> Steps[None]:
-        """Draft what to keep. If it is less than the policy asks for, truncate long outputs and try again."""
+        """Draft what to keep. If it is less than the policy asks for, truncate outputs and try again."""
         draft = self._try_draft()
         if draft is None or draft.is_reduced:
             is_truncated = yield from truncate_recent(self)
+            draft = self._try_draft() if is_truncated else draft
+        if draft is None or draft.lacks_summary_room:
+            is_truncated = yield from truncate_answered(self, draft)
             draft = self._try_draft() if is_truncated else draft
         if draft is None:
             is_truncated = yield from truncate_to_fit(self)
@@ -409,8 +421,7 @@ class Compaction:
         warn_of_evicted_results(self.check, [message.id or "" for message in evicted if message.answers])
         if not self.check.has_listeners:
             return
-        for truncation in self.truncations:
-            self.check.emit(truncation.to_event())
+        self._report_truncations()
         tokens_by_id = {entry.id: entry.tokens for entry in plan.ledger}
         for record in records:
             self.check.emit(_record_event(record, tokens_by_id))
@@ -430,6 +441,13 @@ class Compaction:
                 after=prompt_entries(session),
             )
         )
+
+    def _report_truncations(self) -> None:
+        """Emit the outputs that stay truncated. Others have left the prompt since."""
+        shown_ids = {message.id for message in self.session.request.messages}
+        for truncation in self.truncations:
+            if truncation.message_id in shown_ids:
+                self.check.emit(truncation.to_event())
 
     def _layer_counts(self) -> events.LayerCounts:
         messages = self.session.request.messages

@@ -7,6 +7,7 @@ would meet the budget.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from compact import events
@@ -32,13 +33,14 @@ if TYPE_CHECKING:
 # Document 000: a manual compaction frees at least 40 % where it can.
 MANUAL_GOAL_PCT = 0.57
 _OUTPUT_SHARE = 0.8  # of the free budget, for the outputs of the newest unit
+_ANSWERED_SHARE = 0.3  # of the free budget, for the outputs before it
 _MIN_OUTPUT_TOKENS = 64
 _MARKER_TOKENS = 16  # the line that says how much was cut
 
 
 def make_draft(compaction: Compaction, limits: TokenLimits, *, keep_least: bool = False) -> Draft:
     """Draft a compaction within some limits. Raise `InsufficientBudget` if even the minimum does not fit."""
-    plan, counts = compaction.session.plan, compaction.counts
+    counts = compaction.counts
     goal_tokens = None
     if compaction.is_manual:
         goal_tokens = int(MANUAL_GOAL_PCT * (sum(counts) + compaction.fixed_tokens))
@@ -53,7 +55,7 @@ def make_draft(compaction: Compaction, limits: TokenLimits, *, keep_least: bool 
         limits=limits,
         fixed_tokens=compaction.fixed_tokens,
         earlier=EarlierTokens(
-            removed=sum(entry.tokens for entry in plan.absorbed) if plan else 0,
+            removed=_removed_tokens(compaction),
             replacements=_replacement_tokens(compaction),
         ),
         non_replayable_ids=_results_to_keep(compaction),
@@ -79,27 +81,32 @@ def truncate_recent(compaction: Compaction) -> Steps[bool]:
     partition = _policy_partition(compaction)
     units = [*partition.recent, *_recent_protected(compaction, partition)]
     older = [unit for unit in units if unit is not newest]
-    return (yield from _truncate(compaction, older, policy_limit(compaction.engine), "the recent window does not fit"))
+    # Without the buffer, so that outputs which were truncated on arrival become shorter, too.
+    policy = replace(compaction.engine.policy, tool_output_serialization_buffer=1.0)
+    shorten = policy_limit(policy, compaction.engine.counter.count_text)
+    return (yield from _truncate(compaction, older, shorten, "the recent window does not fit"))
+
+
+def truncate_answered(compaction: Compaction, draft: Draft | None) -> Steps[bool]:
+    """Truncate the outputs before the newest unit, so that the summary gets its share of the budget.
+
+    The agent has answered them, and the summary keeps the rest of them by value. Without a draft, they are the outputs
+    that the smallest one keeps.
+    """
+    kept = _kept_units(compaction, draft)
+    newest = newest_unit(compaction.units)
+    answered = [unit for unit in kept if unit is not newest]
+    max_tokens = max(_MIN_OUTPUT_TOKENS, _largest_output(compaction, kept, answered, _ANSWERED_SHARE))
+    return (yield from _truncate_to(compaction, answered, max_tokens, "the summary needs its share of the budget"))
 
 
 def truncate_to_fit(compaction: Compaction) -> Steps[bool]:
     """Truncate the outputs that must stay to the rest of the budget. Return False if that is not possible."""
-    counts, pins, count_text = compaction.counts, compaction.pins, compaction.engine.counter.count_text
-    units = [*_floor_units(compaction), *_recent_protected(compaction, _policy_partition(compaction))]
-    outputs = [text for unit in units for texts in _outputs_of(compaction, unit).values() for text in texts.values()]
-    output_tokens = [count_text(text) for text in outputs]
-    firsts = {*pins, *(unit.first for unit in units)}
-    kept = sum(counts[index] for unit in compaction.units if unit.first in firsts for index in unit.indices)
-    needed_tokens = compaction.fixed_tokens + kept - sum(output_tokens)
-    free_tokens = int((compaction.limits.budget_tokens - needed_tokens) * _OUTPUT_SHARE)
-    max_tokens = _largest_share(output_tokens, free_tokens) - _MARKER_TOKENS
-    if compaction.engine.policy.tool_output_truncation == "none" or max_tokens < _MIN_OUTPUT_TOKENS:
+    kept = _kept_units(compaction)
+    max_tokens = _largest_output(compaction, kept, kept, _OUTPUT_SHARE)
+    if max_tokens < _MIN_OUTPUT_TOKENS:
         return False
-
-    def shorten(_: str, text: str) -> str:
-        return truncate_with_split(text, max_tokens, count_text)
-
-    return (yield from _truncate(compaction, units, shorten, "the output does not fit the budget"))
+    return (yield from _truncate_to(compaction, kept, max_tokens, "the output does not fit the budget"))
 
 
 def kept_at_floor(compaction: Compaction) -> events.KeptCounts:
@@ -114,12 +121,37 @@ def kept_at_floor(compaction: Compaction) -> events.KeptCounts:
 
 def _floor_units(compaction: Compaction) -> Sequence[Unit]:
     """Return the units that the smallest draft keeps, without the pinned ones."""
+    turns, pairs = (1, 1) if compaction.floor == "turn" else (-1, 0)
+    return _recent_units(compaction, turns, pairs)
+
+
+def _recent_units(compaction: Compaction, turns: int, pairs: int) -> Sequence[Unit]:
+    """Return the units of the recent turns and tool pairs, without the pinned ones."""
     units, pins = compaction.units, compaction.pins
     if compaction.engine.policy.renderer == "bridge":
         sizes = dict.fromkeys((unit.first for unit in units), 0)
         return partition_for_bridge(units, compaction.messages, pins, sizes=sizes, user_tokens=-1).recent
-    turns, pairs = (1, 1) if compaction.floor == "turn" else (-1, 0)
     return partition_units(units, compaction.messages, pins, keep_turns=turns, keep_pairs=pairs).recent
+
+
+def _kept_units(compaction: Compaction, draft: Draft | None = None) -> list[Unit]:
+    """Return the units of a draft's recent window, or of the smallest one, and those of protected tools in it."""
+    recent = _floor_units(compaction)
+    if draft is not None:
+        recent = _recent_units(compaction, draft.partition.keep_turns, draft.partition.keep_pairs)
+    return [*recent, *_recent_protected(compaction, _policy_partition(compaction))]
+
+
+def _largest_output(compaction: Compaction, kept: Sequence[Unit], units: Sequence[Unit], share: float) -> int:
+    """Return the most tokens of an output, if those of some of the kept units may take a share of the free budget."""
+    counts, count_text = compaction.counts, compaction.engine.counter.count_text
+    outputs = [text for unit in units for texts in _outputs_of(compaction, unit).values() for text in texts.values()]
+    output_tokens = [count_text(text) for text in outputs]
+    firsts = {*compaction.pins, *(unit.first for unit in kept)}
+    kept_tokens = sum(counts[index] for unit in compaction.units if unit.first in firsts for index in unit.indices)
+    needed_tokens = compaction.fixed_tokens + kept_tokens - sum(output_tokens)
+    free_tokens = int((compaction.limits.budget_tokens - needed_tokens) * share)
+    return _largest_share(output_tokens, free_tokens) - _MARKER_TOKENS
 
 
 def _policy_partition(compaction: Compaction) -> Partition:
@@ -168,6 +200,19 @@ def _largest_share(sizes: Sequence[int], free_tokens: int) -> int:
     return max(sizes, default=0)
 
 
+def _truncate_to(compaction: Compaction, units: Sequence[Unit], max_tokens: int, reason: str) -> Steps[bool]:
+    """Truncate the outputs of some units that are longer than a limit and its marker."""
+    count_text = compaction.engine.counter.count_text
+    if compaction.engine.policy.tool_output_truncation == "none":
+        return False
+
+    def shorten(_: str, text: str) -> str:
+        is_long = count_text(text) > max_tokens + _MARKER_TOKENS
+        return truncate_with_split(text, max_tokens, count_text) if is_long else text
+
+    return (yield from _truncate(compaction, units, shorten, reason))
+
+
 def _truncate(compaction: Compaction, units: Sequence[Unit], shorten: ChangeOutput, reason: str) -> Steps[bool]:
     """Truncate the outputs of some units. Return True if any of them changed."""
     engine, session, check = compaction.engine, compaction.session, compaction.check
@@ -205,6 +250,13 @@ def _summary_tokens(compaction: Compaction) -> int:
     if plan is None or not plan.summary_text:
         return 0
     return compaction.engine.counter.count_assistant_text(compaction.session.redaction.restore(plan.summary_text))
+
+
+def _removed_tokens(compaction: Compaction) -> int:
+    """Return the tokens that earlier compactions removed, and those that this one cut from outputs."""
+    plan = compaction.session.plan
+    absorbed_tokens = sum(entry.tokens for entry in plan.absorbed) if plan else 0
+    return absorbed_tokens + sum(item.tokens_before - item.tokens_after for item in compaction.truncations)
 
 
 def _replacement_tokens(compaction: Compaction) -> int:

@@ -15,6 +15,7 @@ from compact import events
 from compact.engine.compaction.summary_update import SummaryUpdate
 from compact.engine.effects import Steps, call_store
 from compact.messages import Message, RedactedMessage
+from compact.messages.span import SpanReference
 from compact.messages.units import Unit
 from compact.planning.draft import Draft
 from compact.planning.plan import ClearRecord, CompactionRecord, ExternalizationRecord
@@ -68,6 +69,8 @@ class Ladder:
             tokens_to_free = max(1, used_tokens - target_tokens)
             proposals = strategy.analyze(self._context, candidates, tokens_to_free=tokens_to_free)
             yield from self._execute_all(strategy, proposals)
+        if not self.summary.is_new:
+            yield from self._summarize_truncated()
         yield from self._enforce_budget()
         if not self.summary.is_new and self._compaction.has_oversized_summary(self.draft):
             self.summary = self._summary_update.shorten(self.summary)
@@ -143,10 +146,36 @@ class Ladder:
     def _summarize(self, strategy: SummarizeStrategy, proposal: CompactionProposal) -> Steps[SpanSummary | None]:
         siblings = [self._context.messages[sibling.index] for sibling in self._compaction.siblings]
         messages = [*map(self._summarizer_form, strategy.messages(proposal, self._context)), *siblings]
+        messages += [self._context.messages[index] for index in self._truncated_indices()]
+        return (yield from self._write_summary(messages, proposal.span))
+
+    def _summarize_truncated(self) -> Steps[None]:
+        """Summarize what was cut from outputs, if no message leaves the prompt with a summary."""
+        context, indices = self._context, self._truncated_indices()
+        if not indices or not context.can_summarize or SummarizeStrategy.name not in context.policy.ladder:
+            return
+        if context.policy.renderer == "inplace":  # It shows summaries only in place of the messages that they cover.
+            return
+        ids = tuple(context.messages[index].id or "" for index in indices)
+        span = SpanReference(ids, context.turns[indices[0]], context.turns[indices[-1]])
+        yield from self._write_summary([context.messages[index] for index in indices], span)
+
+    def _truncated_indices(self) -> list[int]:
+        """Return the outputs that stay truncated and are in no summary yet, and their calls unless they are pinned."""
+        truncated, messages = self._compaction.newly_truncated_ids, self._compaction.messages
+        partition, indices = self.draft.partition, []
+        for unit in (*partition.pinned, *partition.recent):
+            outputs = [index for index in unit.indices if messages[index].id in truncated]
+            if outputs and unit in partition.recent:
+                indices += [index for index in unit.indices if messages[index].tool_calls]
+            indices += outputs
+        return sorted(indices)
+
+    def _write_summary(self, messages: Sequence[RedactedMessage], span: SpanReference) -> Steps[SpanSummary | None]:
         kept = (*self.draft.partition.pinned, *self.draft.partition.recent)
         kept_indices = {index for unit in kept for index in unit.indices}
         visible = [self._prompt_form(index) for index in sorted(kept_indices)]
-        summaries = yield from self._summary_update.write(messages, proposal.span, visible)
+        summaries = yield from self._summary_update.write(messages, span, visible)
         if summaries is None:
             return None
         self.summary, span_summary = summaries

@@ -89,7 +89,10 @@ class SummaryUpdate:
     def write(
         self, messages: Sequence[RedactedMessage], span: SpanReference, visible: Sequence[RedactedMessage]
     ) -> Steps[tuple[PromptSummary, SpanSummary] | None]:
-        """Summarize a span. Return the session's new summary and the span's own, or None if there is none."""
+        """Summarize a span. Return the session's new summary and the span's own, or None if there is none.
+
+        A summary of truncated outputs alone that says nothing counts as none.
+        """
         started = self._engine.clock()
         freed_tokens = self._pointer_tokens()
         limit = max(0, self._max_tokens(freed_tokens) - self._overhead_tokens)
@@ -114,6 +117,8 @@ class SummaryUpdate:
         if new is None:
             return None
         merged = self._merge(new, request, limit, call)
+        if merged.is_empty and not self._draft.partition.remainder:
+            return None
         max_tokens = self._draft.limits.budget_tokens - self._draft.pinned_tokens - self._draft.recent_tokens
         merged, missing = self._check_retention(
             merged, request, limit, max_tokens + freed_tokens - self._overhead_tokens
