@@ -421,12 +421,23 @@ def test_names_of_a_message_without_a_passage_are_listed_with_its_id(excluded):
         ("fix/issue-123", "fix/issue-123"),
         ("/srv/a/b/c/readUser.py", "…/b/c/readUser.py"),
         ("2734887122", "2734887122"),
-        ("1151", ""),
-        ("sentence", ""),
+        ("größe_7", "größe_7"),
     ],
 )
 def test_a_listed_name_is_whole_and_has_no_line_number(token, name):
-    assert name_of(token)[1] == name
+    assert name_of(token) == (name.removeprefix("…/").lower(), name)
+
+
+@pytest.mark.parametrize("token", ["1151", "10-12", "sentence", "Sentence", "a_b", "x" * 81 + "_"])
+def test_other_words_are_not_listed_as_names(token):
+    assert name_of(token) is None
+
+
+def test_a_name_is_found_where_a_part_of_its_word_is_not():
+    index = PassageIndex()
+    index.add([Source("a", "user", "we use ord_44"), Source("b", "user", "user_id and ord_44/user_id.py are set")])
+    passages = index.search("use user_id ord_44/user_id.py", limit=1, max_tokens=100, count_tokens=len)
+    assert [passage.message_id for passage in passages] == ["b"]
 
 
 @pytest.mark.parametrize("query", ["http server", "Response", "decoder", "größe", "ledger2026"])

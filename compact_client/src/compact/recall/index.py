@@ -7,21 +7,19 @@ every section, which is slower but finds the same.
 
 from __future__ import annotations
 
-import heapq
 import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from compact.recall.chunks import CHUNK_CHARS, SECTION_CHARS, split_text
 from compact.recall.passage import Passage
 from compact.recall.scores import Chunk, QueryWeights, Section, rank_sections, rarity
 from compact.recall.selection import Selection
 from compact.recall.spread import spread
-from compact.recall.terms import find_term, hidden_parts, names_in, parts_of, query_words, terms_of
+from compact.recall.terms import Name, find_term, hidden_parts, names_in, parts_of, query_words, terms_of
 
 _CREATE: Final = (
     "CREATE VIRTUAL TABLE sections USING fts5(text, content='', columnsize=0, tokenize='unicode61 remove_diacritics 0')"
@@ -61,6 +59,15 @@ class Source:
     """Text that tells what the message is about, such as the arguments of the call that it answers."""
     rows: list[int] = field(default_factory=list)
     """The numbers of its sections. Two sources with the same text share a section."""
+
+
+class Hit(NamedTuple):
+    """A section that matches a query, and the terms that it has in its text or in its context."""
+
+    row: int
+    terms: list[str]
+    match: float
+    """The weight of these terms."""
 
 
 class PassageIndex:
@@ -134,11 +141,11 @@ class PassageIndex:
             return []
         self._forget_old_sections()
         weights, hits, common = self._look_up(words, visible, excluded)
-        sections = [(self._read(row), terms) for row, terms in islice(hits.items(), _MAX_RANKED_SECTIONS)]
+        sections = [(self._read(hit.row), hit.terms) for hit in hits[:_MAX_RANKED_SECTIONS]]
         ranked = rank_sections(sections, common, self.sources, weights, visible, known_terms)
         selection = Selection(self.sources, ranked, known_terms, count_tokens)
         selection.choose(limit, max_tokens)
-        selection.add_names(self._names(hits, weights, visible))
+        selection.add_names(self._names(hits, visible))
         selection.choose_more()
         return selection.passages(visible)
 
@@ -146,8 +153,8 @@ class PassageIndex:
 
     def _look_up(
         self, words: list[tuple[str, ...]], visible: Collection[int], excluded: Collection[int]
-    ) -> tuple[QueryWeights, dict[int, list[str]], list[str]]:
-        """Return the weights of the query's terms, the rare terms of the best sections, and the common terms."""
+    ) -> tuple[QueryWeights, list[Hit], list[str]]:
+        """Return the weights of the query's terms, the best sections, and the common terms."""
         total = len(self._sections)
         if total > self._common_count * _MAX_GROWTH:
             self._common, self._common_count = {}, total
@@ -161,41 +168,55 @@ class PassageIndex:
             rows_by_term |= dict.fromkeys(common, others)
             scores |= dict.fromkeys(others, sum(weights[term] for term in common))
         candidates = self._best_rows(scores, visible, excluded, _MAX_CANDIDATES)
-        hits = _terms_by_row(rows_by_term, candidates)
+        terms_by_row = _terms_by_row(rows_by_term, candidates)
         query = QueryWeights(words, weights)
-        if len(hits) > _MAX_SECTIONS:
-            scores = {row: query.match(terms) for row, terms in hits.items()}
-            hits = {row: hits[row] for row in self._best_rows(scores, visible, excluded, _MAX_SECTIONS)}
+        matches = {row: query.match(terms) for row, terms in terms_by_row.items()}
+        best = self._best_rows(matches, visible, excluded, _MAX_SECTIONS)
+        hits = [Hit(row, terms_by_row[row], matches[row]) for row in best]
         return query, hits, [term for term in common if weights[term] >= _MIN_COMMON_WEIGHT]
 
     def _best_rows(
         self, scores: Mapping[int, float], visible: Collection[int], excluded: Collection[int], count: int
     ) -> list[int]:
         """Return the sections with the highest scores, the newer one of two that are equal."""
-        ranked: list[tuple[float, int]] = []
-        for row, score in scores.items():
-            number = self._sections[row].source
-            if number not in excluded:
-                ranked.append((score * _IN_PROMPT_WEIGHT if number in visible else score, row))
-        return [row for _, row in heapq.nlargest(count, ranked)]
+        sections = self._sections
+        ranked = [
+            (score * _IN_PROMPT_WEIGHT if sections[row].source in visible else score, row)
+            for row, score in scores.items()
+            if sections[row].source not in excluded
+        ]
+        ranked.sort(reverse=True)
+        return [row for _, row in ranked[:count]]
 
     def _find_terms(self, words: list[tuple[str, ...]]) -> tuple[dict[str, int], dict[str, list[int]]]:
         """Return the number of sections with each term, and the sections of the rare ones."""
         terms = dict.fromkeys(term for word in words for term in word)
         frequencies: dict[str, int] = {}
         rows_by_term: dict[str, list[int]] = {}
-        texts: dict[int, str] = {}
         for term in _longest([term for term in terms if term.isalnum()], _MAX_WORD_LOOKUPS):
             frequencies[term] = self._find(term, rows_by_term)
-        for term in _longest([term for term in terms if not term.isalnum()], _MAX_NAME_LOOKUPS):
-            # A path or identifier can only be where its rarest part is.
-            known = [rows_by_term[part] for part in parts_of(term) if part in rows_by_term]
-            if known:
-                rows_by_term[term] = [row for row in min(known, key=len) if self._contains(row, term, texts)]
-                frequencies[term] = len(rows_by_term[term])
-            else:
-                frequencies[term] = self._find(term, rows_by_term)
+        names = _longest([term for term in terms if not term.isalnum()], _MAX_NAME_LOOKUPS)
+        self._find_names(sorted(names, key=len), frequencies, rows_by_term)
         return frequencies, rows_by_term
+
+    def _find_names(
+        self, names: Iterable[str], frequencies: dict[str, int], rows_by_term: dict[str, list[int]]
+    ) -> None:
+        """Note the number of sections with each name, shortest first, and the sections of the rare ones."""
+        texts: dict[int, str] = {}
+        rare: list[str] = []
+        for name in names:
+            # A path or identifier can only be where its parts are, such as its rarest word or its file name.
+            parts = [part for part in parts_of(name) if part in rows_by_term]
+            parts += [other for other in rare if find_term(name, other) >= 0]
+            if parts:
+                rows = min((rows_by_term[part] for part in parts), key=len)
+                rows_by_term[name] = [row for row in rows if self._contains(row, name, texts)]
+                frequencies[name] = len(rows_by_term[name])
+            else:
+                frequencies[name] = self._find(name, rows_by_term)
+            if name in rows_by_term:
+                rare.append(name)
 
     def _contains(self, row: int, term: str, texts: dict[int, str]) -> bool:
         """Return True if a section or its context has a term. `texts` are the sections that were read before."""
@@ -256,19 +277,13 @@ class PassageIndex:
                 section.chunks, section.names = (), None
             self._cached = []
 
-    def _names(
-        self, hits: Mapping[int, Collection[str]], weights: QueryWeights, visible: Collection[int]
-    ) -> Iterator[tuple[int, Mapping[str, str]]]:
+    def _names(self, hits: Iterable[Hit], visible: Collection[int]) -> Iterator[tuple[int, Sequence[Name]]]:
         """Yield the source and the names of each section around the lines that a search has found, best first.
 
         The prompt has the names of visible sources.
         """
-        sections = ((self._sections[row], terms) for row, terms in hits.items())
-        matches = (
-            (weights.match(terms), section.source, section.place)
-            for section, terms in sections
-            if section.source not in visible
-        )
+        sections = ((hit.match, self._sections[hit.row]) for hit in hits)
+        matches = ((match, part.source, part.place) for match, part in sections if part.source not in visible)
         for number, place in spread(matches, lambda number: len(self.sources[number].rows)):
             section = self._sections[self.sources[number].rows[place]]
             if section.names is None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, Protocol
 
-from compact.recall.terms import find_term, long_tokens
+from compact.recall.terms import Name, find_term, long_tokens
 
 # Terms of a query that stand together are a better sign than the same terms spread over all of it.
 _WINDOW_WORDS: Final = 30
@@ -65,8 +65,8 @@ class Section:
     end: int
     chunks: Sequence[Chunk] = ()
     """Its lines, after a search has read them."""
-    names: Mapping[str, str] | None = None
-    """Its names by their form in lower case, after a search has read them."""
+    names: Sequence[Name] | None = None
+    """Its names, after a search has read them."""
 
 
 class Text(Protocol):

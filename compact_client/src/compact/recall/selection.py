@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, Protocol
 
 from compact.recall.passage import Passage
 from compact.recall.scores import Chunk, RankedChunk
-from compact.recall.terms import name_of
+from compact.recall.terms import Name, name_of
 
 _MIN_SHARE: Final = 0.02
 _COVERED_WEIGHT: Final = 0.1
@@ -27,6 +27,7 @@ _HEADING_TOKENS: Final = 12
 _MIN_CHUNK_TOKENS: Final = 16
 _SAMPLE_CHUNKS: Final = 4
 _NAMES_TOKENS: Final = 8
+_SEPARATOR_TOKENS: Final = 1.5
 
 
 class SourceText(Protocol):
@@ -161,38 +162,52 @@ class Selection:
         self._left -= tokens
         return True
 
-    def add_names(self, names: Iterable[tuple[int, Mapping[str, str]]]) -> None:
+    def add_names(self, names: Iterable[tuple[int, Iterable[Name]]]) -> None:
         """List names that the prompt does not have, from other lines of the shown messages and from other messages.
 
-        `names` yields the source of a section and its names by their form in lower case, the best section first. Only
-        as many sections are read as there is room for.
+        `names` yields the source of a section and its names, the best section first. Only as many sections are read
+        as there is room for.
         """
         if not self._groups:
             return
         groups = {number: group for group in self._groups for number in group.chunks}
-        for number, name in self._new_names(names):
+        seen = self._shown_names()
+        for number, section_names in names:
+            fresh = []
+            for key, name in section_names:
+                if key not in seen and key not in self._known_terms:
+                    seen.add(key)
+                    fresh.append(name)
+            if not fresh:
+                continue
             group = groups.get(number)
             if group is None:
                 group = groups[number] = min(self._groups, key=lambda group: group.distance(number))
-            needed = self._name_tokens(name) + (0 if number in group.names else _NAMES_TOKENS)
-            if needed > self._left:
+            if not self._list_names(group, number, fresh):
                 break
-            group.names.setdefault(number, []).append(name)
-            self._left -= needed
 
-    def _new_names(self, names: Iterable[tuple[int, Mapping[str, str]]]) -> Iterator[tuple[int, str]]:
-        """Yield the names that neither the prompt nor the shown lines have, each once."""
-        seen = {
-            name_of(token)[0]
+    def _list_names(self, group: _Group, number: int, names: list[str]) -> bool:
+        """List names of a message, as many as have room. Return False if some have not."""
+        listed = group.names.get(number)
+        left = self._left - (0 if listed else _NAMES_TOKENS)
+        needed = self._names_tokens(names)
+        has_room = needed <= left
+        while names and needed > left:
+            needed -= self._names_tokens([names.pop()])
+        if names:
+            group.names[number] = [*listed, *names] if listed else names
+            self._left = left - needed
+        return has_room
+
+    def _shown_names(self) -> set[str]:
+        """Return the names of the shown lines, in lower case."""
+        return {
+            name[0]
             for group in self._groups
             for item in group.items()
             for token in item.chunk.read_tokens(self._sources[item.chunk.source].text)
+            if (name := name_of(token))
         }
-        for number, names_by_key in names:
-            for key, name in names_by_key.items():
-                if key not in seen and key not in self._known_terms:
-                    seen.add(key)
-                    yield number, name
 
     def passages(self, visible: Collection[int]) -> list[Passage]:
         """Return the passages, best first, within the tokens."""
@@ -269,8 +284,8 @@ class Selection:
     def _tokens(self, chunk: Chunk) -> float:
         return (chunk.end - chunk.start) * self._tokens_per_char + _OMISSION_TOKENS
 
-    def _name_tokens(self, name: str) -> float:
-        return max(1.0, len(name) * self._tokens_per_char) + 1.5
+    def _names_tokens(self, names: Sequence[str]) -> float:
+        return sum(map(len, names)) * self._tokens_per_char + len(names) * _SEPARATOR_TOKENS
 
 
 def _by_score(item: RankedChunk) -> tuple[float, int, int]:

@@ -10,12 +10,17 @@ import functools
 import re
 from typing import Final
 
+# An identifier, path or id in lower case, and in its form for a list.
+Name = tuple[str, str]
+
 MAX_TERM_CHARS: Final = 120
 _TOKEN: Final = re.compile(r"\w+(?:[-./:@#\\]\w+)*")
 # Tokens of at least four characters, several times as fast to find. A run of separators does not end such a token.
-_LONG_TOKEN: Final = re.compile(r"\w[\w\-./:@#\\]{2,}\w")
-# The same for a text in ASCII, in half of the time.
-_ASCII_LONG_TOKEN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-./:@#\\]{2,}[A-Za-z0-9_]")
+# Characters are listed, because a category such as \w is several times slower. Rare letters end a token.
+_ASCII: Final = "A-Za-z0-9_"
+_LETTERS: Final = f"{_ASCII}\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\ufdff\ufe70-\ufefc"
+_LONG_TOKEN: Final = re.compile(rf"[{_LETTERS}][{_LETTERS}\-./:@#\\]{{2,}}[{_LETTERS}]")
+_ASCII_LONG_TOKEN: Final = re.compile(rf"[{_ASCII}][{_ASCII}\-./:@#\\]{{2,}}[{_ASCII}]")
 _SEPARATORS: Final = re.compile(r"[-./:@#\\]+")
 _PLAIN_WORD: Final = re.compile(r"[^\W_]+")
 _WORD_PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
@@ -26,7 +31,9 @@ _UNSPACED_WORD: Final = re.compile(rf"\w*[{_UNSPACED_RANGES}]\w*")
 _LETTER_CLASSES: Final = bytes(
     ord("a" if chr(c).islower() else "A" if chr(c).isupper() else " ") for c in range(128)
 ).ljust(256)
-_NAME: Final = re.compile(r"[a-z][A-Z]|[_./\\:@#\d-]|^[A-Z]+$")
+_CAMEL_CASE: Final = re.compile(r"[a-z][A-Z]")
+_LETTER: Final = re.compile(r"[^\W\d_]")
+_DIGIT: Final = re.compile(r"\d")
 _MIN_NAME_CHARS: Final = 4
 _MIN_ID_DIGITS: Final = 5
 _MAX_NAME_CHARS: Final = 80
@@ -111,11 +118,9 @@ def _mixed_words(text: str, classes: bytes, pattern: bytes) -> list[str]:
     return words
 
 
-def names_in(text: str) -> dict[str, str]:
-    """Return the identifiers, paths and ids of a text, by their form in lower case."""
-    names = dict(map(name_of, _find_long_tokens(text)))
-    names.pop("", None)
-    return names
+def names_in(text: str) -> list[Name]:
+    """Return the identifiers, paths and ids of a text in their order. A name may be there more than once."""
+    return [name for token in _find_long_tokens(text) if (name := name_of(token))]
 
 
 def long_tokens(text: str) -> tuple[str, ...]:
@@ -128,21 +133,21 @@ def _find_long_tokens(text: str) -> list[str]:
 
 
 @functools.lru_cache(maxsize=65_536)
-def name_of(token: str) -> tuple[str, str]:
-    """Return an identifier, path or id in lower case and in the form for a list. Both are "" for other words.
+def name_of(token: str) -> Name | None:
+    """Return an identifier, path or id, and None for another word or a small number.
 
     The name of a file has no line number, and of a long path the end is enough.
     """
-    if len(token) < _MIN_NAME_CHARS or _NAME.search(token) is None:
-        return "", ""
-    if not any(map(str.isalpha, token)) and sum(map(str.isdigit, token)) < _MIN_ID_DIGITS:
-        return "", ""
+    if token.isalpha():
+        is_name = token.isupper() or _CAMEL_CASE.search(token)
+        return (token.lower(), token) if is_name and _MIN_NAME_CHARS <= len(token) <= _MAX_NAME_CHARS else None
+    if len(token) < _MIN_NAME_CHARS or (_LETTER.search(token) is None and len(_DIGIT.findall(token)) < _MIN_ID_DIGITS):
+        return None
     name = _LINE_NUMBER.sub(r"\1", token) if "." in token else token
-    folders = name.split("/")
-    if len(folders) > _MAX_NAME_FOLDERS + 1:
-        end = "/".join(folders[-_MAX_NAME_FOLDERS:])
-        return (end.lower(), f"…/{end}") if len(end) < _MAX_NAME_CHARS - 1 else ("", "")
-    return (name.lower(), name) if len(name) <= _MAX_NAME_CHARS else ("", "")
+    if name.count("/") > _MAX_NAME_FOLDERS:
+        end = "/".join(name.split("/")[-_MAX_NAME_FOLDERS:])
+        return (end.lower(), f"…/{end}") if len(end) < _MAX_NAME_CHARS - 1 else None
+    return (name.lower(), name) if len(name) <= _MAX_NAME_CHARS else None
 
 
 @functools.lru_cache(maxsize=65_536)
