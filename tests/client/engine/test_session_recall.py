@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -355,6 +356,30 @@ def test_languages_without_spaces_are_found():
     index = PassageIndex()
     index.add([Source("m1", "user", "注文番号は四四七一です"), Source("m2", "user", "天気がいいですね")])
     assert search(index, "注文番号")[0] == "m1"
+
+
+def test_a_long_sentence_without_spaces_is_found_by_its_end():
+    index = PassageIndex()
+    sentence = "".join(chr(0x4E00 + number) for number in range(600))
+    index.add([Source(f"x{n}", "user", f"filler {n}") for n in range(30)])
+    index.add([Source("long", "user", sentence)])
+    (passage,) = index.search(sentence[590:], limit=1, max_tokens=2_000, count_tokens=len)
+    assert passage.message_id == "long"
+
+
+def test_long_tokens_are_not_kept_in_memory():
+    tokens = [f"{number}a" * 100_000 for number in range(100, 120)]
+    index = PassageIndex()
+    index.add([Source("a", "user", "The order ORD-4471.")])
+    tracemalloc.start()
+    try:
+        for token in tokens:
+            terms_of(f"data: {token}")
+            index.search(f"data: {token}", limit=1, max_tokens=100, count_tokens=len)
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < len(tokens[0])
 
 
 def test_chunks_cover_the_text():

@@ -14,13 +14,15 @@ from typing import Final
 Name = tuple[str, str]
 
 MAX_TERM_CHARS: Final = 120
+# The rest of a longer token, such as encoded data, is not searched. Caches keep only tokens of the length of a term.
+_MAX_TOKEN_CHARS: Final = 700
 _TOKEN: Final = re.compile(r"\w+(?:[-./:@#\\]\w+)*")
 # Tokens of at least four characters, several times as fast to find. A run of separators does not end such a token.
 # Characters are listed, because a category such as \w is several times slower. Rare letters end a token.
 _ASCII: Final = "A-Za-z0-9_"
 _LETTERS: Final = f"{_ASCII}\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\ufdff\ufe70-\ufefc"
-_LONG_TOKEN: Final = re.compile(rf"[{_LETTERS}][{_LETTERS}\-./:@#\\]{{2,}}[{_LETTERS}]")
-_ASCII_LONG_TOKEN: Final = re.compile(rf"[{_ASCII}][{_ASCII}\-./:@#\\]{{2,}}[{_ASCII}]")
+_LONG_TOKEN: Final = re.compile(rf"[{_LETTERS}][{_LETTERS}\-./:@#\\]{{2,254}}[{_LETTERS}]")
+_ASCII_LONG_TOKEN: Final = re.compile(rf"[{_ASCII}][{_ASCII}\-./:@#\\]{{2,254}}[{_ASCII}]")
 _SEPARATORS: Final = re.compile(r"[-./:@#\\]+")
 _PLAIN_WORD: Final = re.compile(r"[^\W_]+")
 _WORD_PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
@@ -150,17 +152,25 @@ def name_of(token: str) -> Name | None:
     return (name.lower(), name) if len(name) <= _MAX_NAME_CHARS else None
 
 
-@functools.lru_cache(maxsize=65_536)
 def _expand(token: str) -> tuple[str, ...]:
     """Return a token and its parts, in lower case."""
-    lower = token.lower()[:MAX_TERM_CHARS]
+    return _expand_term(token) if len(token) <= MAX_TERM_CHARS else _find_parts(token[:_MAX_TOKEN_CHARS])
+
+
+@functools.lru_cache(maxsize=65_536)
+def _expand_term(token: str) -> tuple[str, ...]:
+    return _find_parts(token)
+
+
+def _find_parts(token: str) -> tuple[str, ...]:
+    lower = token.lower()
     if token.isascii() and token.isalpha() and (token.islower() or token[1:].islower()):
-        return (lower,)
+        return (lower[:MAX_TERM_CHARS],)
     if _UNSPACED.search(token):
         # Languages without spaces: every pair of characters is a term.
         return tuple(lower[index : index + 2] for index in range(max(1, len(lower) - 1)))
-    parts = {lower: None}
-    folders = token.lower().split("/")
+    parts = {lower[:MAX_TERM_CHARS]: None}
+    folders = lower.split("/")
     for size in range(1, min(_MAX_SUFFIXES, len(folders) - 1) + 1):
         parts["/".join(folders[-size:])[:MAX_TERM_CHARS]] = None
     for segment in _SEPARATORS.split(token):
