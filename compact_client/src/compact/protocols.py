@@ -125,6 +125,8 @@ class ArchivedTranscript:
     summary: str | None = None
     """The text of the summary that was written right after it, if the archive has it."""
     stored_at: str | None = None
+    damage: str | None = None
+    """Why a part of it could not be read, such as the last line of a file that was cut. None if all of it was."""
 
 
 class ReadableStorage(Protocol):

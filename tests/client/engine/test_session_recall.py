@@ -252,6 +252,22 @@ def test_an_archive_that_cannot_be_read_is_reported(tmp_path):
     assert "disk gone" in recorder.last("compact.error")["message"]
 
 
+@pytest.mark.parametrize("damaged", ["transcript-pre-compact-002.jsonl", "summary-002.json"])
+def test_the_rest_of_a_damaged_archive_is_searched(tmp_path, damaged):
+    """A file was cut in the middle, as by a full disk. What can be read is found, and the damage is reported."""
+    messages = history("The order ORD-4471 ships from dock 12.")
+    manager = small_manager(storage=FileStorage(tmp_path))
+    manager.preflight("s", messages)
+    manager.preflight("s", [*messages, *history("The order ORD-4472 ships from dock 13.")])
+    file = tmp_path / "s" / damaged
+    file.write_bytes(file.read_bytes()[:-200])
+    recorder = Recorder()
+    restarted = small_manager(recorder, storage=FileStorage(tmp_path))
+    passages = texts(restarted.recall("s", "ORD-4471 ORD-4472"))
+    assert "dock 12" in passages and "dock 13" in passages
+    assert "The transcript of step 2 is corrupt" in recorder.last("compact.error")["message"]
+
+
 @pytest.mark.parametrize("is_allowed", [True, False])
 def test_artifacts_are_recalled_only_by_those_who_may_read_them(is_allowed):
     permissions = frozenset({"artifact:read:restricted"} if is_allowed else ())

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from compact.exceptions import CorruptData
 from compact.messages import Message, RedactedMessage, canonical_json, text_of
 from compact.protocols import ArchivedTranscript
 from compact.redaction.view import mask_conversation
@@ -51,15 +50,26 @@ def encode_summary(session_id: str, summary: Message, step: int) -> bytes:
 
 
 def decode_transcript(step: int, body: bytes, summary: bytes | None, stored_at: float | None) -> ArchivedTranscript:
-    """Return an archived transcript. Raises `CorruptData` if it is not what `Transcript` wrote."""
+    """Return what can be read of an archived transcript. Lines that `Transcript` did not write are left out."""
+    messages, damage = [], None
+    for number, line in enumerate(body.split(b"\n"), 1):
+        try:
+            messages += [_decode_line(line)] if line.strip() else []
+        except ValueError as error:
+            damage = f"line {number}: {error}"
+    text = None
     try:
-        messages = [json.loads(line) for line in body.split(b"\n") if line.strip()]
-        if not all(isinstance(message, dict) for message in messages):
-            raise ValueError("a line is not an object")
         text = text_of(json.loads(summary)["summary"]["content"]) if summary else None
     except (ValueError, LookupError, TypeError) as error:
-        raise CorruptData(f"The transcript of step {step}", str(error)) from error
-    return ArchivedTranscript(step, messages, text, _iso(stored_at) if stored_at is not None else None)
+        damage = f"its summary: {error}"
+    return ArchivedTranscript(step, messages, text, _iso(stored_at) if stored_at is not None else None, damage)
+
+
+def _decode_line(line: bytes) -> dict[str, Any]:
+    message = json.loads(line)
+    if not isinstance(message, dict):
+        raise ValueError("not an object")
+    return message
 
 
 def _iso(timestamp: float) -> str:

@@ -31,6 +31,7 @@ from compact.recall.terms import terms_of
 
 _MAX_CONTEXT_CHARS = 300
 _ARCHIVE_FALLBACK = "recalled without the archive"
+_DAMAGE_FALLBACK = "recalled without the damaged part"
 
 
 class SessionIndex:
@@ -214,7 +215,7 @@ def _read_archive(engine: Engine, session: Session, index: SessionIndex, span: e
     if load is not None and (missing or may_have_more):
         try:
             transcripts = yield from call_store("transcript", lambda: load(session.session_id))
-            messages = yield from _select_archived(session, iter(transcripts), missing)
+            messages = yield from _select_archived(session, iter(transcripts), missing, span)
         except (StoreFailed, CorruptData) as error:
             span.emit(events.ErrorEvent.from_exception(error, _ARCHIVE_FALLBACK))
         else:
@@ -237,7 +238,7 @@ def _missing_hashes(session: Session) -> dict[str, str]:
 
 
 def _select_archived(
-    session: Session, transcripts: Iterator[ArchivedTranscript], missing: Mapping[str, str]
+    session: Session, transcripts: Iterator[ArchivedTranscript], missing: Mapping[str, str], span: events.CheckSpan
 ) -> Steps[list[tuple[Message, str | None]]]:
     """Return the archived messages that belong to this branch, oldest first. Transcripts come newest first."""
     archived: dict[str, tuple[Message, str | None]] = {}
@@ -247,6 +248,9 @@ def _select_archived(
         transcript: ArchivedTranscript | None = yield from call_store("transcript", lambda: next(transcripts, None))
         if transcript is None:
             break
+        if transcript.damage:
+            error = CorruptData(f"The transcript of step {transcript.step}", transcript.damage)
+            span.emit(events.ErrorEvent.from_exception(error, _DAMAGE_FALLBACK))
         hashes = [content_hash(line) for line in transcript.messages]
         is_own = proof.accepts(transcript, hashes)
         older: dict[str, tuple[Message, str | None]] = {}
