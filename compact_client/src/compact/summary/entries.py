@@ -145,14 +145,11 @@ class Record:
     text: str
     sources: tuple[str, ...] = ()
     order: int = 0
+    parent: str = ""  # the kind and id of the record around it, which the text has in brackets
 
     @property
     def key(self) -> str:
         return self.text.partition("=")[0]
-
-    @property
-    def kind(self) -> str:
-        return self.text.partition(" ")[0]
 
 
 @dataclass(frozen=True, slots=True)

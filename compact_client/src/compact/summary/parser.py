@@ -20,9 +20,9 @@ from compact.summary.entries import (
     FileTouched,
     Note,
     OpenItem,
-    Record,
     ToolOutcome,
 )
+from compact.summary.record_tree import RecordReader
 from compact.summary.renderer import (
     EMPTY_PART,
     EXCERPT_PREFIX,
@@ -68,15 +68,20 @@ class _Parser:
         self._last_field = ""
         self._file_state = ""
         self._file_root = ""
+        self._records = RecordReader()
 
     def parse(self, lines: list[str]) -> StructuredSummary:
         heading = _FIRST_FIELD_BY_STYLE.get(self._style, "")
         for line in lines:
             if line.startswith("## "):
                 heading = self._read_heading(line[3:].strip())
+            elif not line.strip() or line.startswith(RECALL_PREFIX):
+                continue
+            elif heading == "records":
+                self._add_record(line)
             elif line.startswith(EXCERPT_PREFIX):
                 self._add_excerpt(line[len(EXCERPT_PREFIX) :])
-            elif line.strip() and not line.startswith(RECALL_PREFIX):
+            else:
                 self._add_line(heading, line)
         task = self._fields.pop("current_task", [None])[-1]
         values: dict[str, Any] = {name: tuple(entries) for name, entries in self._fields.items()}
@@ -119,6 +124,12 @@ class _Parser:
                 self._add(name, Entity(entity_name, entity_role(label), (), self._order))
         else:
             self._add(name, _ENTRY_PARSERS.get(name, _parse_note)(text, self._order))
+
+    def _add_record(self, line: str) -> None:
+        record = self._records.read(line, self._order + 1)
+        if record is not None:
+            self._order += 1
+            self._add("records", record)
 
     def _add(self, name: str, entry: Entry) -> None:
         self._fields.setdefault(name, []).append(entry)
@@ -164,10 +175,6 @@ def _state_of(change: str) -> str:
     return next((state for state in ("created", "deleted", "renamed") if change.startswith(state)), "changed")
 
 
-def _parse_record(text: str, order: int) -> Record:
-    return Record(text, order=order)
-
-
 def _parse_command(text: str, order: int) -> Command:
     command, _, outcome = text.partition(" → ")
     return Command(command, outcome, order=order)
@@ -187,7 +194,6 @@ def _parse_artifact(text: str, order: int) -> ArtifactReference:
 _ENTRY_PARSERS: Final[dict[str, Callable[[str, int], Entry]]] = {
     "decisions": _parse_decision,
     "open_items": _parse_open_item,
-    "records": _parse_record,
     "commands": _parse_command,
     "tool_outcomes": _parse_tool_outcome,
     "artifacts": _parse_artifact,

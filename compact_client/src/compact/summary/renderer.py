@@ -24,6 +24,7 @@ from compact.summary.entries import (
     Record,
     ToolOutcome,
 )
+from compact.summary.record_tree import record_lines
 
 if TYPE_CHECKING:
     from compact.summary.structured_summary import StructuredSummary
@@ -62,7 +63,6 @@ USER_PREFIX: Final = "user: "
 PHRASE_END: Final = "; "
 _TOOL_TEXT_ROLES: Final = ("tool", "code")
 _LOOKS_MARKED: Final = re.compile(r"(?:\d+\. )?[=*$>!?-] |## | ")
-_RECORD_FIELD: Final = re.compile(r"(?:^|[:,] )([A-Za-z_][\w.-]*[=(])")
 _STATE_SECTIONS: Final = ("files", "checks", "changed_values", "records")
 _LAST_SECTIONS: Final = ("artifacts", "entities", "sources")
 FILE_HEADINGS: Final[dict[str, str]] = {
@@ -178,7 +178,7 @@ def _sections(summary: StructuredSummary, names: Iterable[str]) -> Iterator[str]
             continue
         yield f"## {HEADINGS[name]}"
         if name == "records":
-            yield from _record_lines(summary.records)
+            yield from record_lines(summary.records)
             continue
         if name == "entities":
             yield from _entity_lines(summary.entities)
@@ -221,24 +221,6 @@ def _common_root(paths: list[str]) -> str:
         # A file keeps the name of its directory, because a session may contain many files called `index.ts`.
         root = root[: root.rfind("/", 0, -1) + 1]
     return root if root.count("/") > 1 else ""
-
-
-def _record_lines(records: Iterable[Record]) -> Iterator[str]:
-    """Render one line per record, grouped by kind, the kinds and the records in chronological order.
-
-    Lines with the same subject are joined, unless they have the same field: a flight number is used every day.
-    """
-    by_kind: dict[str, dict[str, list[str]]] = {}
-    for record in sorted(records, key=lambda entry: entry.order):
-        text = _single_line(record.text)
-        subject, colon, pairs = text.partition(": ")
-        lines = by_kind.setdefault(record.kind, {}).setdefault(subject, [])
-        if colon and lines and set(_RECORD_FIELD.findall(pairs)).isdisjoint(_RECORD_FIELD.findall(lines[-1])):
-            lines[-1] += f", {pairs}"
-        else:
-            lines.append(text)
-    for subjects in by_kind.values():
-        yield from (f"- {line}" for lines in subjects.values() for line in lines)
 
 
 def _record(summary: StructuredSummary, markers: Mapping[str, str]) -> Iterator[str]:

@@ -64,7 +64,7 @@ class Assembler:
                 return field, decision
             return field, replace(decision, **self._contexts.at(block.position)._asdict())
         if field == "records":
-            return field, Record(text, block.sources, order)
+            return field, Record(text, block.sources, order, block.parent)
         if field == "open_items":
             return field, OpenItem(text, sources=block.sources, order=order)
         note = Note(text, block.sources, order, _ROLES.get(block.kind, ""))

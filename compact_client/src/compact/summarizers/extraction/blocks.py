@@ -98,7 +98,8 @@ class Block(NamedTuple):
     field: str = ""  # the field of that entry
     size: int = 0  # for output: the length of the whole output in characters
     records: Sequence[Record] = ()  # for records: what the lines were rendered from
-    weights: Sequence[float] = ()  # for records: the use of the fields in each line
+    values: Sequence[float] = ()  # for records: what each line is worth, in parts of the reuse score of the id
+    parent: str = ""  # for a record: the kind and id of the record around it
 
 
 def read_blocks(messages: Sequence[Message]) -> Iterator[Block]:

@@ -28,9 +28,8 @@ _NAMES_SHARE: Final = 0.22  # of the budget, for lines and names
 _REQUIRED_NAMES_SHARE: Final = 0.14  # of the budget, for names alone
 _MIN_LINE_TOKENS: Final = 4
 _MAX_MISFITS: Final = 64  # The next phase uses a small rest better than the thousandth best line.
-_SUBJECT_VALUE: Final = 0.7  # of the reuse score of a record's id, for each of its lines
-_USE_VALUE: Final = 0.3  # of the same score, for each field that is certainly used
 _OUTPUT_HALF_VALUE_LINES: Final = 24.0  # after this many lines of one output, the next one is worth half
+_CHILD_HALF_VALUE_LINES: Final = 2.0  # the same for records with the same id that other records contain
 # How much of an entity's value a line of code has that neither introduces the entity nor explains it in words.
 _BARE_LINE_WORTH: Final = 0.5
 # A line of output is hard to interpret without the call that produced it.
@@ -78,6 +77,7 @@ class _GreedySelector:
         for entity in visible:
             self._values[entity] = 0.0
         self._lines_per_output: Counter[int] = Counter()
+        self._children_per_subject: Counter[int] = Counter()
 
     def select(self, candidates: list[Candidate], budget_tokens: float) -> float:
         """Select the most valuable candidates and return the number of tokens they use."""
@@ -122,6 +122,8 @@ class _GreedySelector:
     def _add(self, candidate: Candidate) -> None:
         self.lines.append(candidate)
         self._selected_orders.add(candidate.order)
+        if candidate.block.parent:
+            self._children_per_subject[candidate.subject] += 1
         if candidate.block.kind == "output":
             self._lines_per_output[candidate.block.position] += 1
 
@@ -161,7 +163,10 @@ class _GreedySelector:
             bare_value = (1.0 - _BARE_LINE_WORTH) * scores[entity]
             value -= values[entity] if values[entity] < bare_value else bare_value
         if candidate.subject >= 0:
-            value += (_SUBJECT_VALUE + _USE_VALUE * candidate.use) * scores[candidate.subject]
+            # Diminishing returns again: the same card pays for many orders.
+            selected = self._children_per_subject[candidate.subject] if candidate.block.parent else 0
+            worth = candidate.subject_worth * _CHILD_HALF_VALUE_LINES / (_CHILD_HALF_VALUE_LINES + selected)
+            value += worth * scores[candidate.subject]
         if candidate.block.kind == "output":
             # Diminishing returns: an agent rarely needs a hundred names from one listing.
             selected = self._lines_per_output[candidate.block.position]

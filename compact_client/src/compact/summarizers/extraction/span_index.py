@@ -19,6 +19,7 @@ from compact.summarizers.extraction.blocks import Block, LineKind
 from compact.summarizers.extraction.call_runs import run_line, split_run
 from compact.summarizers.extraction.entities import TYPE_WEIGHTS, Mention, find_entities, original_spelling
 from compact.summarizers.extraction.line_classifier import is_instruction, summary_field
+from compact.summarizers.extraction.records.record_state import FIRST_LINE_VALUE
 from compact.summarizers.extraction.text_cache import TextCache
 from compact.summary.renderer import USER_PREFIX
 
@@ -165,7 +166,7 @@ class Candidate:
     order: int
     is_priority: bool
     subject: int = -1  # for a record: the entity that identifies it
-    use: float = 0.0  # for a record: the use of the fields in this line
+    subject_worth: float = 0.0  # for a record: how much of the reuse score of that entity the line is worth
     unexplained: tuple[int, ...] = ()  # entities that a line of code repeats without a word about them
 
 
@@ -237,13 +238,13 @@ class SpanIndex:
         """Index lines that may be kept. `last_user` is the position of the last user message."""
         candidates = self._candidates_by_line
         for block in blocks:
-            weights = chain(block.weights, repeat(0.0))
-            for text, entities, use in zip(block.lines, self._record_usage(block, last_user), weights, strict=False):
+            values = chain(block.values, repeat(FIRST_LINE_VALUE))
+            for text, entities, value in zip(block.lines, self._record_usage(block, last_user), values, strict=False):
                 if text in candidates:
                     if (candidate := candidates[text]) is not None:
                         _record_repetition(candidate, text, block)
                 elif self._keep is not None or self._is_informative(text, block, entities):
-                    candidates[text] = self._add_candidate(text, block, entities, use)
+                    candidates[text] = self._add_candidate(text, block, entities, value)
 
     def add_visible(self, blocks: Iterable[Block], *, last_user: int = -1) -> None:
         """Index lines that stay in the prompt, so that the summary does not repeat what they mention."""
@@ -291,9 +292,9 @@ class SpanIndex:
             scores.append(TYPE_WEIGHTS[usage.type] / (1.0 + exp(-logit)))
         return scores
 
-    def _add_candidate(self, text: str, block: Block, entities: tuple[int, ...], use: float) -> Candidate:
+    def _add_candidate(self, text: str, block: Block, entities: tuple[int, ...], value: float) -> Candidate:
         field = block.field or summary_field(text, block.kind)
-        tokens = len(text) / CHARS_PER_TOKEN + (_LINE_TOKENS if field != "entities" else 0.0)
+        tokens = len(shown_text(text, block)) / CHARS_PER_TOKEN + (_LINE_TOKENS if field != "entities" else 0.0)
         is_priority = self._is_priority(text, block, field)
         bonus = FIELD_BONUS.get(field, 0.0)
         if bonus and not is_priority and field not in _NUMBERED_FIELDS and self._is_boilerplate(text):
@@ -302,7 +303,7 @@ class SpanIndex:
         if block.kind == "record":
             label = text.partition(": ")[0].partition(" ")[2]
             mentions = find_entities(label) if label else ()
-            candidate.subject, candidate.use = self._entity_ids[mentions[0]] if mentions else -1, use
+            candidate.subject, candidate.subject_worth = self._entity_ids[mentions[0]] if mentions else -1, value
         elif block.kind in _TOOL_TEXT_KINDS:
             candidate.unexplained = self._repeated_without_words(text, entities)
         if field in _REPEATED_FIELDS and (earlier := self._earlier_run(text)) is not None:
@@ -385,7 +386,9 @@ class SpanIndex:
             if entities is None:
                 self._entity_ids.line = text
                 entities = known[text] = tuple(
-                    dict.fromkeys(map(entity_id, _name_mentions(text) if is_name else _mentions(text, kind)))
+                    dict.fromkeys(
+                        map(entity_id, _name_mentions(text) if is_name else _mentions(shown_text(text, block), kind))
+                    )
                 )
             for entity in entities:
                 usage = usages[entity]
@@ -412,6 +415,11 @@ class SpanIndex:
             elif kind in _CALL_KINDS:
                 usage.as_argument = True
         return entities_by_line
+
+
+def shown_text(text: str, block: Block) -> str:
+    """Return the text that a summary shows for a line. A record is below its parent and does not repeat its name."""
+    return text.replace(f" ({block.parent})", "", 1) if block.parent else text
 
 
 def _name_mentions(name: str) -> tuple[Mention, ...]:

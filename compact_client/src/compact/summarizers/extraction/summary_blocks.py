@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from compact.messages import Message
 from compact.summarizers.extraction.blocks import Block, LineKind, read_blocks
 from compact.summarizers.extraction.line_classifier import spoken_field
-from compact.summary.entries import Entity, Entry, Note
+from compact.summary.entries import Entity, Entry, Note, Record
 from compact.summary.renderer import SHOWN, entry_lines
 from compact.summary.structured_summary import READING_ORDER, StructuredSummary
 
@@ -96,7 +96,8 @@ def earlier_blocks(summary: StructuredSummary) -> Iterator[Block]:
 def _entry_blocks(name: str, entry: Entry) -> Iterator[Block]:
     line, kind = _first_line(entry), _entry_kind(name, entry)
     field = spoken_field(line) if name == "facts" and kind == "user" else name
-    yield Block((line,), kind, entry.sources, entry.order, entry=entry, field=field)
+    parent = entry.parent if isinstance(entry, Record) else ""
+    yield Block((line,), kind, entry.sources, entry.order, entry=entry, field=field, parent=parent)
     if excerpts := getattr(entry, "excerpts", ()):
         excerpt_kind: LineKind = "code" if name == "files" else "output"
         yield Block(excerpts, excerpt_kind, entry.sources, entry.order, line, field="outputs")

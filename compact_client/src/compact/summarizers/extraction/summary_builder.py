@@ -15,7 +15,7 @@ from compact.messages.span import SpanReference
 from compact.summarizers.extraction.assembly import Assembler
 from compact.summarizers.extraction.blocks import read_blocks
 from compact.summarizers.extraction.coverage import select_lines
-from compact.summarizers.extraction.span_index import CHARS_PER_TOKEN, Candidate, SpanIndex
+from compact.summarizers.extraction.span_index import CHARS_PER_TOKEN, Candidate, SpanIndex, shown_text
 from compact.summarizers.extraction.state.decision_context import DecisionContexts
 from compact.summarizers.extraction.summary_blocks import reserve_blocks
 from compact.summary.entries import Note
@@ -123,7 +123,8 @@ def _fitting_lines(lines: Sequence[Candidate], room: float, tokens_per_char: flo
         for line in lines:
             if line.field == "entities" and line.entities[0] in mentioned:
                 continue
-            tokens = len(line.text) * tokens_per_char + (_MARKER_TOKENS if line.field != "entities" else 1.0)
+            separator_tokens = _MARKER_TOKENS if line.field != "entities" else 1.0
+            tokens = len(shown_text(line.text, line.block)) * tokens_per_char + separator_tokens
             if tokens <= left:
                 left -= tokens
                 fitting.append(line)

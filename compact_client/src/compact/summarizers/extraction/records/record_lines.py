@@ -3,8 +3,8 @@
 A record is a JSON object with an id, a row of a table (`record_tables`), or a block of `Key: value` lines. Its lines
 start with its kind and id and contain whole `field=value` pairs:
 
-    reservation OBUT9V: cabin=economy, origin=DEN, flights(HAT266, HAT229)
-    flight HAT266 (reservation OBUT9V): date=2024-05-27, price=131
+    reservation_id OBUT9V: cabin=economy, origin=DEN, flights(HAT266, HAT229)
+    flight_number HAT266 (reservation_id OBUT9V): date=2024-05-27, price=131
 
 An object without an id belongs to the nearest object around it that has one. A list of such objects is a table, because
 repeating the names of their fields takes half of its space: `fees(kind, amount: change, 40; cancel, 90)`.
@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from compact.summarizers.extraction.records.record_tables import read_tables, strip_line_number
 from compact.summarizers.extraction.text_cache import TextCache
+from compact.summary.record_tree import split_pairs
 
 MAX_LINE_CHARS: Final = 200
 _MAX_VALUE_CHARS: Final = 160
@@ -35,16 +36,12 @@ _ID_KEY: Final = re.compile(
     re.IGNORECASE,
 )
 _ID: Final = re.compile(r"(?=[^\s]*\d)[\w.:/#@-]{3,60}|[A-Z]{5,12}")
-# A suffix is a word of its own: `reservation_id`, `reservationId`, but not `oid`.
-_KIND_SUFFIX: Final = re.compile(
-    r"(?:^|_)(?i:id|uuid|sha|key|number|identifier)$|(?<=[a-z0-9])(?:I[dD]|U(?:uid|UID)|S(?:ha|HA)|Key|Number|Identifier)$"
-)
-_NEXT_PAIR: Final = re.compile(r", (?=[A-Za-z_][\w.-]*[=(])(?![^(]*\))")  # not inside of brackets
+_BARE_ID_KEY: Final = re.compile(r"id|uuid|sha|key|number|identifier", re.IGNORECASE)
 _PAIR_START: Final = re.compile(r"[^ ]*[=(]|.*=")
 _MIN_TABLE_ROWS: Final = 2
 _ADDRESS_TEMPLATE: Final = re.compile(r"\{[/?][\w,*]+\}")  # `https://api.github.com/users/ada/gists{/gist_id}`
 _CELL_END: Final = re.compile(r"[;,()]")
-_SUBJECT: Final = re.compile(r"(\S+ .{1,80}?)(?: \((\S+ [^()]{1,80})\))?: (?=\S)")
+_SUBJECT: Final = re.compile(r"(\S+ .{1,160}?): (?=\S)")
 _KEY_VALUE: Final = re.compile(r"\s{0,12}(?:[-*•]\s+)?\*{0,2}([A-Za-z][\w /.-]{1,30}?)\*{0,2}:\*{0,2}\s+(\S.*)")
 
 
@@ -237,7 +234,7 @@ class _Collector:
         if not name or not inner:
             return inner
         joined = f"{name}({', '.join(inner)})"
-        return [joined] if len(joined) <= MAX_LINE_CHARS // 2 else [f"{name}.{pair}" for pair in inner]
+        return [joined] if len(joined) <= _MAX_VALUE_CHARS else [f"{name}.{pair}" for pair in inner]
 
     def _walk_list(self, value: list[Any], owner: _Owner | None, parent: str, name: str, depth: int) -> list[str]:
         if name and (rows := _table_rows(value)):
@@ -295,8 +292,8 @@ def _is_keyed_object(key: str, value: Any) -> bool:
 
 
 def _kind(key: str, name: str) -> str:
-    """Return the word for a record: `reservation` for `reservation_id`, or the name of the list around it."""
-    return _KIND_SUFFIX.sub("", key) or _singular(name) or "record"
+    """Return the word for a record: its key, which later calls need, or the name of the list around a bare `id`."""
+    return key if not _BARE_ID_KEY.fullmatch(key) else _singular(name) or "record"
 
 
 def _singular(name: str) -> str:
@@ -316,26 +313,31 @@ def _scalar_pair(name: str, value: Any) -> list[str]:
 
 def record_subject(record: Record) -> str:
     """Return the kind and id of a record, with those of its parent."""
-    is_child = record.parent and record.parent != record.label
-    return f"{record.label} ({record.parent})" if is_child else record.label
+    return f"{record.label} ({record.parent})" if is_child(record) else record.label
+
+
+def is_child(record: Record) -> bool:
+    return record.parent not in ("", record.label)
 
 
 def record_lines(record: Record) -> Iterator[str]:
     """Yield the lines of a record, each with its subject and whole pairs."""
     # Plain values first, because a long record is split and its first line should stand alone.
-    yield from join_pairs(record_subject(record), sorted(record.pairs, key=_is_group))
+    yield from join_pairs(record_subject(record), sorted(record.pairs, key=is_group))
 
 
-def parse_record(line: str) -> Record | None:
+def parse_record(line: str, parent: str) -> Record | None:
     """Return the record that a line was rendered from, or None if the line names no record."""
     match = _SUBJECT.match(line)
     if match is None or _PAIR_START.match(match.group(1)):
         return None
-    return Record(match.group(1), match.group(2) or "", tuple(_NEXT_PAIR.split(line[match.end() :])))
+    label = match.group(1).removesuffix(f" ({parent})")
+    return Record(label, parent, tuple(split_pairs(line[match.end() :])))
 
 
-def _is_group(pair: str) -> bool:
-    return pair.endswith(")")
+def is_group(pair: str) -> bool:
+    """True for a list or an object: `flights(HAT266, HAT229)`."""
+    return "=" not in pair.partition("(")[0]
 
 
 def join_pairs(subject: str, pairs: Iterable[str]) -> Iterator[str]:

@@ -14,7 +14,14 @@ from typing import Final
 
 from compact.messages import Message
 from compact.summarizers.extraction.blocks import Block
-from compact.summarizers.extraction.records.record_lines import Record, join_pairs, parse_record, record_subject
+from compact.summarizers.extraction.records.record_lines import (
+    Record,
+    is_child,
+    is_group,
+    join_pairs,
+    parse_record,
+    record_subject,
+)
 from compact.summarizers.extraction.state.file_ledger import parse_arguments
 from compact.summarizers.extraction.text_cache import TextCache
 from compact.summary.entries import Record as RecordEntry
@@ -30,6 +37,10 @@ _LONG_VALUE: Final = re.compile(r"<\d+ characters>")
 _PRIOR: Final = 0.1  # the use of a field that no value shows to be used
 _ARGUMENT_PRIOR: Final = 0.4
 _MIN_SHARED: Final = 3
+# What the lines of a record are worth, in parts of the reuse score of its id. The first one has the most used fields.
+FIRST_LINE_VALUE: Final = 0.7
+_NEXT_LINE_VALUE: Final = 0.35
+_USE_VALUE: Final = 0.3  # for each field that is certainly used
 
 _Key = tuple[str, str, int]
 
@@ -57,7 +68,7 @@ class RecordStates:
         if block.records:
             self._add_result(block)
             return True
-        return isinstance(block.entry, RecordEntry) and self._add_line(block)
+        return isinstance(block.entry, RecordEntry) and self._add_line(block, block.entry.parent)
 
     def _add_result(self, block: Block) -> None:
         """Add the records of a tool result. They replace those of earlier results."""
@@ -68,9 +79,9 @@ class RecordStates:
             self._add((*identity, counts[identity]), record, block)
             counts[identity] += 1
 
-    def _add_line(self, block: Block) -> bool:
+    def _add_line(self, block: Block, parent: str) -> bool:
         """Add a line of an earlier summary. Return False if it is not the line of a record."""
-        record = parse_record(block.lines[0])
+        record = parse_record(block.lines[0], parent)
         if record is None:
             return False
         key = (_identity(record), record.parent, 0)
@@ -102,11 +113,12 @@ class RecordStates:
         for state in states:
             pairs = sorted(
                 ((use.weight(state.record, pair), pair) for pairs in state.fields.values() for pair in pairs),
-                key=lambda item: -item[0],
+                key=lambda item: (-item[0], is_group(item[1])),
             )
             lines = list(join_pairs(record_subject(state.record), (pair for _, pair in pairs)))
-            weights = _line_weights(lines, pairs)
-            yield Block(lines, "record", state.sources, state.position, size=state.size, weights=weights)
+            values = _line_values(lines, pairs)
+            parent = state.record.parent if is_child(state.record) else ""
+            yield Block(lines, "record", state.sources, state.position, size=state.size, values=values, parent=parent)
 
     def _add(self, key: _Key, record: Record, block: Block) -> None:
         fields: defaultdict[str, list[str]] = defaultdict(list)
@@ -207,9 +219,9 @@ def _replace(name: str, old: list[str] | None, new: list[str]) -> list[str]:
     return [f"{new[0]} (was {before})"]
 
 
-def _line_weights(lines: Sequence[str], pairs: Sequence[tuple[float, str]]) -> list[float]:
-    """Return the sum of the weights of the pairs in each line. The pairs are in the order of the lines."""
-    weights: list[float] = []
+def _line_values(lines: Sequence[str], pairs: Sequence[tuple[float, str]]) -> list[float]:
+    """Return what each line is worth. The pairs and their use are in the order of the lines."""
+    values: list[float] = []
     remaining = iter(pairs)
     pending = next(remaining, None)
     for line in lines:
@@ -217,5 +229,5 @@ def _line_weights(lines: Sequence[str], pairs: Sequence[tuple[float, str]]) -> l
         while pending is not None and (place := line.find(pending[1], start)) >= 0:
             total, start = total + pending[0], place + len(pending[1])
             pending = next(remaining, None)
-        weights.append(total)
-    return weights
+        values.append((_NEXT_LINE_VALUE if values else FIRST_LINE_VALUE) + _USE_VALUE * total)
+    return values
