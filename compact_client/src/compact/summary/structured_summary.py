@@ -111,6 +111,8 @@ class StructuredSummary:
     """Finished work. Not rendered, but removes matching open items when summaries are merged."""
     said: tuple[str, ...] = ()
     """Keys that the user or the assistant mentioned, but that only remain in lines of tool output. Not rendered."""
+    left_out: tuple[str, ...] = ()
+    """Keys that the summary leaves out because messages after the span mention them, too. Not rendered."""
     reserve: StructuredSummary | None = None
     """Entries that there was no room for. Not rendered, but the next summary may contain them."""
     _text: str = field(default="", init=False, repr=False, compare=False)
@@ -160,6 +162,7 @@ class StructuredSummary:
             "decisions": _supersede(self.decisions, newer.decisions),
             "completed": (),
             "said": tuple(dict.fromkeys((*self.said, *newer.said))),
+            "left_out": tuple(dict.fromkeys((*self.left_out, *newer.left_out))),
             "reserve": next(filter(None, (newer.reserve, self.reserve)), None),
         }
         for name in _ENTRY_TYPES:
@@ -231,6 +234,8 @@ class StructuredSummary:
                 data[name] = [_entry_dict(entry) for entry in entries]
         if self.said:
             data["said"] = list(self.said)
+        if self.left_out:
+            data["left_out"] = list(self.left_out)
         if self.reserve is not None:
             data["reserve"] = self.reserve.to_dict()
         return data
@@ -238,7 +243,7 @@ class StructuredSummary:
     def contents(self) -> list[Any]:
         """Return everything that `to_dict` quotes from the conversation, without the many ids of messages."""
         entries = [self.current_task] if self.current_task is not None else []
-        contents: list[Any] = list(self.said)
+        contents: list[Any] = [*self.said, *self.left_out]
         for entry in (*entries, *(entry for name in _ENTRY_TYPES for entry in getattr(self, name))):
             for name in _CONTENT_FIELDS[type(entry)]:
                 value = getattr(entry, name)
@@ -258,7 +263,9 @@ class StructuredSummary:
         for name, entry_type in _ENTRY_TYPES.items():
             values[name] = tuple(_entry_from(entry_type, item) for item in data.get(name) or ())
         reserve = cls.from_dict(data["reserve"]) if data.get("reserve") else None
-        return cls(**values, said=tuple(data.get("said") or ()), reserve=reserve)
+        for name in ("said", "left_out"):
+            values[name] = tuple(data.get(name) or ())
+        return cls(**values, reserve=reserve)
 
 
 def _entry_dict(entry: Entry) -> dict[str, Any]:

@@ -26,6 +26,8 @@ _REQUESTS_SHARE: Final = 0.6
 _REQUEST_TEXT_SHARE: Final = 0.35  # much less than the share above, because the size of a line is an estimate
 _NAMES_SHARE: Final = 0.22  # of the budget, for lines and names
 _REQUIRED_NAMES_SHARE: Final = 0.14  # of the budget, for names alone
+# Both shares of a summary that continues an earlier one, because it covers more text in the same room.
+_CONTINUED_NAMES_SHARE: Final = 0.34
 _MIN_LINE_TOKENS: Final = 4
 _MAX_MISFITS: Final = 64  # The next phase uses a small rest better than the thousandth best line.
 _OUTPUT_HALF_VALUE_LINES: Final = 24.0  # after this many lines of one output, the next one is worth half
@@ -43,6 +45,9 @@ def request_chars(max_tokens: int) -> int:
 
 def select_lines(index: SpanIndex, budget_tokens: float, *, spare_tokens: float = 0.0) -> list[Candidate]:
     """Select the best lines within the budget, best first, and the next best ones within `spare_tokens` more."""
+    names_share, required_names_share = _NAMES_SHARE, _REQUIRED_NAMES_SHARE
+    if index.continues_summary:
+        names_share = required_names_share = _CONTINUED_NAMES_SHARE
     required = index.required_entities()
     lines = [line for line in index.candidates if line.field != "entities"]
     selector = _GreedySelector(index.reuse_scores(), index.visible)
@@ -51,10 +56,10 @@ def select_lines(index: SpanIndex, budget_tokens: float, *, spare_tokens: float 
     )
     wanted = [line for line in lines if line.is_priority and line.field not in _REQUEST_FIELDS]
     used_tokens += selector.select(wanted, budget_tokens * _PRIORITY_SHARE - used_tokens)
-    used_tokens += selector.select(lines, budget_tokens * (1.0 - _NAMES_SHARE) - used_tokens)
+    used_tokens += selector.select(lines, budget_tokens * (1.0 - names_share) - used_tokens)
     names = [line for line in index.candidates if line.field == "entities"]
-    names += name_candidates(index, selector.name_values(), required, budget_tokens)
-    required_tokens = budget_tokens * (1.0 - _NAMES_SHARE + _REQUIRED_NAMES_SHARE)
+    names += name_candidates(index, selector.name_values(), required, budget_tokens + spare_tokens)
+    required_tokens = budget_tokens * (1.0 - names_share + required_names_share)
     # An instruction is worth more than the names that would fit in its place.
     used_tokens += selector.select(wanted, required_tokens - used_tokens)
     used_tokens += selector.select(

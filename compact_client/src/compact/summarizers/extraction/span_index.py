@@ -91,6 +91,9 @@ FIELD_BONUS: Final[dict[str, float]] = {
     "tool_outcomes": 0.05,
     "facts": 0.01,  # ordinary prose, which only fills leftover space
 }
+# What was said once stays true. A new line only replaces a kept one of these fields if it is worth twice as much.
+_STABLE_FIELDS: Final = frozenset({"constraints", "decisions", "open_items", "questions"})
+_STABLE_BONUS: Final = 2.0
 _REPEATED_CALL_BONUS: Final = 0.3
 _MAX_LINES_PER_TEMPLATE: Final = 3  # lines that differ only in their numbers and still get the bonus
 # An agent repeats what it still has to do, and its commands, with each attempt. Only the last of these lines gets the
@@ -173,11 +176,14 @@ class Candidate:
 class _EntityIds(dict[Mention, int]):
     """Maps mentions to entity ids and creates ids on first access. Later lookups run entirely in C."""
 
-    def __init__(self, usages: list[EntityUsage], keys: list[str], said: frozenset[str]) -> None:
+    def __init__(
+        self, usages: list[EntityUsage], keys: list[str], said: frozenset[str], left_out: frozenset[str]
+    ) -> None:
         self.line = ""  # the line being indexed
         self._usages = usages
         self._keys = keys
         self._said = said  # keys that were said in lines that are no longer available
+        self._left_out = left_out  # keys that the earlier summary left out because the prompt showed them
         self.by_key: dict[str, int] = {}
 
     def __missing__(self, mention: Mention) -> int:
@@ -186,7 +192,7 @@ class _EntityIds(dict[Mention, int]):
         entity = self.by_key.get(key)
         if entity is None:
             entity = self.by_key[key] = len(usages)
-            usages.append(EntityUsage(kind, self.line, said=int(key in self._said)))
+            usages.append(EntityUsage(kind, self.line, said=int(key in self._said), is_kept=key in self._left_out))
             self._keys.append(key)
         elif TYPE_WEIGHTS[kind] > TYPE_WEIGHTS[usages[entity].type]:
             usages[entity].type = kind
@@ -200,7 +206,16 @@ class SpanIndex:
     An entity id is an index into `usages` and `keys`. `visible` holds the entities that stay in the prompt anyway.
     """
 
-    def __init__(self, keep_keys: Sequence[str] = (), *, said: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        keep_keys: Sequence[str] = (),
+        *,
+        said: Iterable[str] = (),
+        left_out: Iterable[str] = (),
+        continues_summary: bool = False,
+    ) -> None:
+        self.continues_summary = continues_summary
+        """True if some of the lines are those of an earlier summary."""
         self.usages: list[EntityUsage] = []
         self.keys: list[str] = []
         self.candidates: list[Candidate] = []
@@ -208,7 +223,7 @@ class SpanIndex:
         self._chars = 0
         self._template_counts: Counter[str] = Counter()
         self._line_by_opening: dict[str, Candidate] = {}
-        self._entity_ids = _EntityIds(self.usages, self.keys, frozenset(said))
+        self._entity_ids = _EntityIds(self.usages, self.keys, frozenset(said), frozenset(left_out))
         self._entities_by_line: dict[str, tuple[int, ...]] = {}
         self._candidates_by_line: dict[str, Candidate | None] = {}  # None for lines that stay in the prompt
         self._keep = re.compile("|".join(map(re.escape, sorted(keep_keys))), re.IGNORECASE) if keep_keys else None
@@ -253,6 +268,11 @@ class SpanIndex:
             for text in block.lines:
                 self._candidates_by_line.setdefault(text)
 
+    def repeated_keys(self) -> tuple[str, ...]:
+        """Return the keys that both the span and the messages after it mention."""
+        mentioned = {entity for line in self.candidates for entity in line.entities}
+        return tuple(self.keys[entity] for entity in sorted(mentioned & self.visible))
+
     def required_entities(self) -> set[int]:
         """Return the entities to keep as long as they fit: said, and of a type that can only be copied verbatim.
 
@@ -296,7 +316,7 @@ class SpanIndex:
         field = block.field or summary_field(text, block.kind)
         tokens = len(shown_text(text, block)) / CHARS_PER_TOKEN + (_LINE_TOKENS if field != "entities" else 0.0)
         is_priority = self._is_priority(text, block, field)
-        bonus = FIELD_BONUS.get(field, 0.0)
+        bonus = _field_bonus(field, is_kept=block.entry is not None)
         if bonus and not is_priority and field not in _NUMBERED_FIELDS and self._is_boilerplate(text):
             bonus = 0.0
         candidate = Candidate(text, block, field, entities, bonus, tokens, len(self.candidates), is_priority)
@@ -420,6 +440,12 @@ class SpanIndex:
 def shown_text(text: str, block: Block) -> str:
     """Return the text that a summary shows for a line. A record is below its parent and does not repeat its name."""
     return text.replace(f" ({block.parent})", "", 1) if block.parent else text
+
+
+def _field_bonus(field: str, *, is_kept: bool) -> float:
+    """Return the value of a line for its field. `is_kept` is True for a line of an earlier summary."""
+    bonus = FIELD_BONUS.get(field, 0.0)
+    return bonus * _STABLE_BONUS if is_kept and field in _STABLE_FIELDS else bonus
 
 
 def _name_mentions(name: str) -> tuple[Mention, ...]:

@@ -31,7 +31,7 @@ _FIT_ATTEMPTS: Final = 4
 _MIN_FILL: Final = 0.985
 _GROWTH: Final = 0.9
 # What one compaction has no room for, the next one may have. A large message in the prompt must not erase the memory.
-_RESERVE_TOKENS: Final = 4_000
+_RESERVE_TOKENS: Final = 8_000
 _WIDEST_VERSION: Final = 999  # measure with a three-digit version number, so that a later version still fits
 
 
@@ -57,7 +57,7 @@ def fit(
     count = count_tokens or estimate_tokens
     if rendered_tokens(summary, count) <= max_tokens:
         return summary
-    index = SpanIndex(keep_keys, said=summary.said)
+    index = SpanIndex(keep_keys, said=summary.said, left_out=summary.left_out, continues_summary=True)
     index.add(reserve_blocks(summary))
     index.add_visible(read_blocks(visible))
     return build_summary(index, span=summary.span, style=summary.style, max_tokens=max_tokens, count_tokens=count)
@@ -103,6 +103,7 @@ def build_summary(
     return replace(
         summary,
         said=_said_but_only_shown(index, selection),
+        left_out=index.repeated_keys(),
         reserve=assembler.assemble(others, span=None) if others else None,
     )
 

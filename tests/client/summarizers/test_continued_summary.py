@@ -1,0 +1,62 @@
+"""Summaries that continue an earlier one: what was kept before is not forgotten in later rounds."""
+
+from __future__ import annotations
+
+from compact.messages import Message, ToolCall
+from compact.summarizers import ExtractiveSummarizer
+from compact.summary.entries import Decision
+from compact.summary.structured_summary import StructuredSummary
+
+
+def shown_names(names: list[str]) -> list[Message]:
+    """Return a call and its output, which shows names of code."""
+    call = ToolCall("call-1", "search", '{"pattern": "def"}')
+    output = "\n".join(f"def {name}(request):" for name in names)
+    return [
+        Message("assistant", "", id="a1", tool_calls=(call,)),
+        Message("tool", output, id="t1", tool_call_id=call.id),
+    ]
+
+
+def test_a_summary_remembers_what_it_leaves_to_the_messages_after_it():
+    """These messages are summarized in a later round. Until then, the fact is not a new one."""
+    messages = [Message("assistant", "The migration is called `billing_cutover`.", id="a1")]
+    visible = [Message("user", "When does billing_cutover run?", id="u1")]
+    assert "billing_cutover" in ExtractiveSummarizer().summarize_span(messages, visible=visible).left_out
+
+
+def test_a_fact_that_was_left_to_later_messages_is_kept_with_them():
+    """Among the names of an output, the one that an earlier message mentioned comes first."""
+    messages = shown_names([f"orders_handler_{number}" for number in range(40)])
+    earlier = StructuredSummary(left_out=("orders_handler_25",))
+    summarizer = ExtractiveSummarizer()
+    assert "orders_handler_25" in summarizer.summarize_span(messages, previous=earlier, max_tokens=120).render()
+    new = summarizer.summarize_span(messages, previous=StructuredSummary(), max_tokens=120)
+    assert "orders_handler_25" not in new.render()
+
+
+def test_keys_that_were_left_out_survive_json_and_merging():
+    """A stored plan and a summarizer that does not continue summaries keep them."""
+    summary = StructuredSummary(left_out=("billing_cutover",))
+    assert StructuredSummary.from_dict(summary.to_dict()) == summary
+    assert summary.merge(StructuredSummary(left_out=("orders",))).left_out == ("billing_cutover", "orders")
+
+
+def test_names_that_a_small_summary_had_no_room_for_return_in_the_next_one():
+    """One large message in the prompt leaves almost no room, and the next round has room again."""
+    filler = "and nothing else of interest happened on the way to the other side " * 3
+    texts = [f"I moved it {filler} to build/stage{number}/out{number}.tar in the end." for number in range(120)]
+    messages = [Message("assistant", text, id=f"a{number}") for number, text in enumerate(texts)]
+    summarizer = ExtractiveSummarizer()
+    small = summarizer.summarize_span(messages, max_tokens=150)
+    large = summarizer.summarize_span([Message("user", "Go on.", id="u1")], previous=small, max_tokens=3_000)
+    text = large.render()
+    assert [number for number in range(120) if f"stage{number}/out{number}.tar" not in text] == []
+
+
+def test_a_kept_decision_is_not_displaced_by_a_shorter_new_one():
+    """Without a reason, a summary does not exchange what it said before."""
+    kept = "We decided to store the ledger of every customer in one table per tenant and region"
+    later = [Message("assistant", f"We decided to call project{number} after team{number}") for number in range(30)]
+    previous = StructuredSummary(decisions=(Decision(kept, sources=("m1",)),))
+    assert kept in ExtractiveSummarizer().summarize_span(later, previous=previous, max_tokens=80).render()
