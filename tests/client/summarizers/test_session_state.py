@@ -452,6 +452,27 @@ def test_the_reason_of_an_error_is_not_a_decision():
     assert line in session.text()
 
 
+def test_a_result_before_an_announcement_is_a_decision():
+    """The colon belongs to the last sentence only."""
+    line = "Found three issues that are already fixed. Let me check two more:"
+    session = Session("Review the importer.")
+    session.messages.append(Message("assistant", line, id="a1"))
+    assert [entry.decision for entry in session.summary().decisions] == [line]
+
+
+def test_the_room_that_shared_directories_leave_is_used():
+    """Paths are written relative to their directory, so more lines fit than their sizes suggest."""
+    session = Session("Clean up the package.")
+    for number in range(200):
+        path = f"/srv/importer/source/packages/readers/reader_{number}.py"
+        edit(session, path, f"limit_{number} = 1", f"limit_{number} = 2")
+        session.messages.append(
+            Message("assistant", f"The rows of table_{number} are read by part {number}.", id=str(number))
+        )
+    tokens = estimate_tokens(session.text(max_tokens=4_500))
+    assert 4_200 <= tokens <= 4_500
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -265,6 +265,6 @@ def _matches_either(phrases: tuple[_PhraseMatcher, _PhraseMatcher], lowered: str
     firm, loose = phrases
     if firm.matches(lowered):
         return True
-    # A line that ends with a colon, or a row of a table, says little without the lines around it.
-    is_part = lowered.endswith(":") or lowered.startswith("|")
-    return not is_part and loose.matches(lowered) and not _QUESTION_OR_ANNOUNCEMENT.search(lowered)
+    # A sentence that ends with a colon, or a row of a table, says little without the lines around it.
+    sentences = lowered.rpartition(". ")[0] if lowered.endswith(":") else lowered
+    return not lowered.startswith("|") and loose.matches(sentences) and not _QUESTION_OR_ANNOUNCEMENT.search(lowered)

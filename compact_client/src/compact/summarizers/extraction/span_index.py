@@ -70,7 +70,7 @@ _LINE_TOKENS: Final = 2.0  # a newline and, for some lines, a marker
 FIELD_BONUS: Final[dict[str, float]] = {
     "current_task": 4.0,
     "artifacts": 2.0,
-    "constraints": 1.3,
+    "constraints": 1.6,
     "goals": 0.6,
     "open_items": 1.3,
     "files": 1.3,
@@ -78,7 +78,7 @@ FIELD_BONUS: Final[dict[str, float]] = {
     "changed_values": 0.6,
     "records": 0.2,
     "changes": 1.3,  # a file and its change, only in the `code_delta` style
-    "decisions": 0.95,
+    "decisions": 1.2,
     "sources": 0.3,
     "current_plan": 0.8,
     "milestones": 0.6,  # commits, and completed items of earlier plans

@@ -24,8 +24,9 @@ from compact.summary.structured_summary import StructuredSummary
 CountTokens = Callable[[str], int]
 
 _MARKER_TOKENS: Final = 1.5  # a newline and, for some lines, a marker
-# Lines are selected by estimated size. Select a few more and drop the last by exact count.
-_OVERSELECTION: Final = 0.15
+# Lines are selected by estimated size, and those of one call or directory are shorter together. Select more, and drop
+# the last by exact count.
+_OVERSELECTION: Final = 0.3
 _SAMPLE_LINES: Final = 100
 _FIT_ATTEMPTS: Final = 4
 _MIN_FILL: Final = 0.985
