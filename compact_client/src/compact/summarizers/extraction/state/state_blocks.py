@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final
 
 from compact.messages import Message
@@ -252,14 +253,14 @@ def _lines_beyond_request(block: Block, request: Block | None) -> Sequence[str]:
 
 
 def _statements(block: Block, messages: Sequence[Message]) -> Iterator[Block]:
-    """Yield a block, split into lines if it is a short message. What the user says there has a value of its own."""
+    """Yield a block. A short message is split by the fields of its lines, because what the user says has a value."""
     is_said = block.kind == "user" and block.entry is None
     spoken = spoken_text(messages[block.position]) if is_said else ""
     if not spoken:
         yield block
         return
-    for line in block.lines:
-        yield block._replace(lines=(line,), field=spoken_field(line) if line in spoken else "")
+    for field, lines in groupby(block.lines, lambda line: spoken_field(line) if line in spoken else ""):
+        yield block._replace(lines=tuple(lines), field=field)
 
 
 def _repeats(line: str, request: str) -> bool:
