@@ -7,6 +7,7 @@ from compact.messages import Message
 from compact.summarizers import ExtractiveSummarizer
 from compact.summarizers.extraction.blocks import Block
 from compact.summarizers.extraction.entities import find_entities
+from compact.summarizers.extraction.entity_names import name_candidates
 from compact.summarizers.extraction.span_index import SpanIndex
 from compact.summarizers.extraction.state.file_ledger import read_ledger
 from compact.summarizers.extraction.summary_blocks import summary_blocks
@@ -668,6 +669,39 @@ def test_words_that_only_look_like_names_are_not_listed():
     names = [entity.name for entity in session.summary(max_tokens=300).entities]
     assert not {"inserted/deleted", "MUST", "must"}.intersection(names)
     assert not [name for name in names if name.isdigit() or name.startswith("text ")]
+
+
+def test_the_value_of_an_id_argument_is_an_identifier():
+    """An id of only letters looks like a word, but its argument says what it is."""
+    index = SpanIndex()
+    index.add([Block(("cancel(reservation_id=AQLBTL, reason=weather)",), "call", (), 0)])
+    types = dict(zip(index.keys, (usage.type for usage in index.usages), strict=True))
+    assert (types["aqlbtl"], types["weather"]) == ("id", "option")
+
+
+def test_the_period_of_a_sentence_is_not_part_of_a_quoted_name():
+    """American English puts the period inside the quotation marks."""
+    assert find_entities('Your reservation ID is "OBUT9V."') == (("obut9v", "code"), ("obut9v", "quoted"))
+    assert ("the request timed out.", "quoted") in find_entities('It prints "The request timed out."')
+
+
+@pytest.mark.parametrize(
+    ("line", "labels"),
+    [
+        ("Economy ($112), Business ($438)", {"$112": "amounts (economy)", "$438": "amounts (business)"}),
+        ("Total price: $1,436.", {"$1,436": "amounts (total price)"}),
+        ("Cost: $0.04 message, $0.12 session.", {"$0.04": "amounts (cost)", "$0.12": "amounts (session)"}),
+        ("We paid $300, $30", {"$300": "amounts (paid)", "$30": "amounts"}),
+    ],
+)
+def test_amounts_are_listed_with_the_words_beside_them(line, labels):
+    """An amount says nothing without the words that say what it is."""
+    index = SpanIndex()
+    index.add([Block((line,), "prose", (), 0)])
+    names = name_candidates(index, index.reuse_scores(), set(), 100.0)
+    assert {name.text: name.block.entry.role for name in names} == {
+        amount: f"said {label}" for amount, label in labels.items()
+    }
 
 
 def test_a_commit_shows_the_first_line_of_its_message():

@@ -52,6 +52,7 @@ _CHUNK: Final = re.compile(rf"[^{_SEPARATORS}]++")
 _SEPARATORS_TO_SPACES: Final = bytes(32 if re.match(f"[{_SEPARATORS}]", chr(byte)) else byte for byte in range(256))
 # Look-behinds follow the first character, so that the engine can skip to the next candidate before it checks them.
 _QUOTED: Final = re.compile(r"`([^`\n]{2,60})`|\"([^\"\n]{2,48})\"|'(?<![A-Za-z0-9]')([^'\n]{2,48})'(?![A-Za-z])")
+_WORD_AND_PERIOD: Final = re.compile(r"\S*\w[.,]")
 _UNIT: Final = re.compile(
     r"\d(?<![\w.$-]\d)(?:[\d,]*\d)?(?:\.\d+)?\s?"
     r"(?:[%€£]|[kKMG]?i?B\b|ms\b|(?!(?:a|i|wa|ha|it|thi|doe|u)s\b)[a-z]{1,12}s\b"  # codespell:ignore thi
@@ -193,7 +194,9 @@ def _scan_grouped_numbers(line: str) -> list[Mention]:
 
 
 def _scan_quoted(line: str) -> list[Mention]:
-    phrases = [(groups[0] or groups[1] or groups[2]).strip().lower() for groups in _QUOTED.findall(line)]
+    quotations = [(groups[0] or groups[1] or groups[2]).strip().lower() for groups in _QUOTED.findall(line)]
+    # American English puts the period of the sentence inside the quotation marks: "OBUT9V."
+    phrases = [text[:-1] if _WORD_AND_PERIOD.fullmatch(text) else text for text in quotations]
     # Skip the punctuation between the end of one quotation and the start of the next.
     return [(phrase, "quoted") for phrase in phrases if len(phrase) > 2 and phrase[0] not in ",:;)]}"]
 

@@ -11,7 +11,7 @@ from heapq import nlargest
 from typing import Final
 
 from compact.summarizers.extraction.blocks import Block
-from compact.summarizers.extraction.span_index import CHARS_PER_TOKEN, NUMBER_TYPES, Candidate, SpanIndex
+from compact.summarizers.extraction.span_index import CHARS_PER_TOKEN, NUMBER_TYPES, Candidate, EntityUsage, SpanIndex
 from compact.summary.entries import Entity
 from compact.summary.renderer import PHRASE_END, SAID, SHOWN
 
@@ -48,6 +48,11 @@ ROLE_LABELS: Final = {
     "name": "names and titles",
     "quoted": "quoted texts",
 }
+# The words before an amount in its clause, as in `Total price: $112` and `Economy ($112)`, or else those after it.
+_WORDS: Final = r"([A-Za-z][A-Za-z-]{2,20}(?: [A-Za-z][A-Za-z-]{2,20})?)"
+_WORDS_BEFORE: Final = re.compile(rf"(?<![\w-]){_WORDS}(?: is| was| of| at| for)?[ :(=*~]*$")
+_WORDS_AFTER: Final = re.compile(rf" {_WORDS}(?![\w-])")
+_MAX_CHARS_BEFORE: Final = 60
 
 
 def _is_name(index: SpanIndex, entity: int, *, is_required: bool) -> bool:
@@ -62,6 +67,22 @@ def _is_name(index: SpanIndex, entity: int, *, is_required: bool) -> bool:
     if usage.type == "path" and _WORD_PAIR.fullmatch(index.keys[entity]):
         return False
     return is_required or not (usage.type in NUMBER_TYPES or index.is_only_in_records(entity))
+
+
+def _role_label(usage: EntityUsage, name: str) -> str:
+    """Return the label of the list that a name belongs to. Amounts of money are listed with the words beside them."""
+    label = ROLE_LABELS[usage.type]
+    words = _words_beside(name, usage.first_line) if usage.type == "money" else ""
+    return f"{label} ({words})" if words else label
+
+
+def _words_beside(name: str, line: str) -> str:
+    mention = re.search(rf"{re.escape(name)}(?![.,]?\d)", line)  # not `$30` in `$300`
+    if mention is None:
+        return ""
+    before, after = line[max(0, mention.start() - _MAX_CHARS_BEFORE) : mention.start()], line[mention.end() :]
+    words = _WORDS_BEFORE.search(before) or _WORDS_AFTER.match(after)
+    return words.group(1).lower() if words else ""
 
 
 def name_candidates(index: SpanIndex, values: list[float], required: set[int], budget_tokens: float) -> list[Candidate]:
@@ -82,7 +103,7 @@ def name_candidates(index: SpanIndex, values: list[float], required: set[int], b
         name, usage, sources = index.name(entity), index.usages[entity], index.sources(entity)
         if PHRASE_END in name or "\n" in name:
             continue
-        role = f"{SAID if usage.is_said else SHOWN} {ROLE_LABELS[usage.type]}"
+        role = f"{SAID if usage.is_said else SHOWN} {_role_label(usage, name)}"
         order = first_order + len(names)
         block = Block((name,), "prose", sources, usage.last_position, entry=Entity(name, role, sources, order))
         tokens = len(name) / CHARS_PER_TOKEN + _SEPARATOR_TOKENS

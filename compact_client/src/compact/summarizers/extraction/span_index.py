@@ -120,7 +120,8 @@ _KEYWORD_NAMES: Final = (
 )
 _KEYWORDS: Final = frozenset(_KEYWORD_NAMES.split())
 _CALL_KINDS: Final = frozenset({"call", "command", "edit"})
-_OPTION: Final = re.compile(r"[(,] ?[\w-]+=(?!true|false|null)([A-Za-z][\w-]{2,30})(?=[,)])")
+_OPTION: Final = re.compile(r"[(,] ?([\w-]+)=(?!true|false|null)([A-Za-z][\w-]{2,30})(?=[,)])")
+_ID_OPTION: Final = re.compile(r"id|.*(?:[_-]id|Id|ID)")
 # Fields whose lines are tool calls and may carry excerpts of their output.
 CALL_FIELDS: Final = frozenset({"commands", "tool_outcomes", "files", "files_read", "changes"})
 
@@ -461,7 +462,10 @@ def _mentions(text: str, kind: LineKind) -> tuple[Mention, ...]:
     if kind not in _CALL_KINDS or "=" not in text:
         return find_entities(text)
     # Option values are plain words, but the next call of the same tool is likely to use them again.
-    return find_entities(text) + tuple((word.lower(), "option") for word in _OPTION.findall(text))
+    options = (
+        (word.lower(), "id" if _ID_OPTION.fullmatch(option) else "option") for option, word in _OPTION.findall(text)
+    )
+    return find_entities(text) + tuple(options)
 
 
 def _without_field_names(text: str) -> str:
