@@ -42,6 +42,11 @@ class Line:
         return self.text.startswith("#")
 
     @property
+    def is_indented(self) -> bool:
+        """True for a line that belongs to the one above it, such as a record that another one contains."""
+        return self.text.startswith(" ")
+
+    @property
     def words(self) -> str:
         """The text without its heading marks and sources, which the page shows as links."""
         return _strip_marks(self.text)
@@ -211,7 +216,9 @@ def _parse_sources(structured: Any) -> dict[str, tuple[str, ...]]:
             names = tuple(str(source) for source in ids[:_MAX_SOURCES])
             for value in entry.values():
                 if isinstance(value, str) and len(value) > 3:
-                    sources.setdefault(_normalize(value), names)
+                    # A record stands below its parent, so its line does not name it again.
+                    text = value.replace(f" ({entry.get('parent')})", "", 1)
+                    sources.setdefault(_normalize(text), names)
     return sources
 
 

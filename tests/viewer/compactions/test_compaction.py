@@ -82,6 +82,16 @@ def test_marks_for_the_model_are_not_lines_of_a_summary() -> None:
     assert [line.words for line in lines] == ["Goals", "• Ship it"]
 
 
+def test_a_record_below_its_parent_is_indented_and_has_its_source() -> None:
+    text = "- reservation_id OBUT9V: cabin=economy\n flight_number HAT266: price=131"
+    record = {"text": "flight_number HAT266 (reservation_id OBUT9V): price=131", "parent": "reservation_id OBUT9V"}
+    payload = {"summary": text, "structured": {"records": [{**record, "sources": ["m22"]}]}}
+    span = SpanRow("t", "s", None, "compact.summary_created", "", "ok", None, None, None, 1, {"version": 1})
+    version = summary_version(1, span, payload, None)
+    assert version is not None
+    assert [(line.is_indented, line.sources) for line in version.lines] == [(False, ()), (True, ("m22",))]
+
+
 def test_a_line_that_only_moved_is_neither_removed_nor_added() -> None:
     lines = diff_summaries("- one thing\n- two birds\n- three kings", "- three kings\n- one thing\n- two birds")
     assert [line.state for line in lines] == ["same", "same", "same"]
