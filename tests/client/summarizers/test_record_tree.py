@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from compact.summary.entries import Record
 from compact.summary.record_tree import record_lines
@@ -35,6 +37,20 @@ def test_a_parent_without_a_line_is_a_heading():
         " item SKU-1: price=12",
         " item SKU-2: price=7",
     ]
+
+
+def test_a_long_chain_of_records_is_rendered_and_read_again():
+    """Text that looks like a summary may have any depth."""
+    names = [f"item SKU-{number}" for number in range(3_000)]
+    chain = [
+        Record(f"{child} ({parent}): price=7", order=order, parent=parent)
+        for order, (parent, child) in enumerate(itertools.pairwise(names))
+    ]
+    summary = StructuredSummary(records=tuple(chain))
+    parsed = StructuredSummary.parse(summary.render())
+    assert parsed is not None
+    assert [record.text for record in parsed.records] == [record.text for record in chain]
+    assert max(len(line) - len(line.lstrip()) for line in summary.render().splitlines()) < 10
 
 
 def test_records_that_contain_each_other_have_one_line_each():

@@ -339,6 +339,7 @@ def test_a_rendered_state_can_be_parsed(style):
     [
         "<command-{n}>",
         "<system-reminder>",
+        "<!--",
         "cat <<EOF > a{n}.py\n",
         "key: value{n}\n",
         "| a | b |\n",

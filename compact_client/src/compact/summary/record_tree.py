@@ -16,6 +16,7 @@ from typing import Final
 from compact.summary.entries import Record
 
 _INDENT: Final = " "
+_MAX_DEPTH: Final = 8  # The records below that start again without indentation.
 _FIELD: Final = re.compile(r"(?:^|[:,] )([A-Za-z_][\w.-]*[=(])")
 _NEXT_PAIR: Final = re.compile(r", (?=[A-Za-z_][\w.-]*[=(])(?![^(]*\))")  # not inside of brackets
 _LIST: Final = re.compile(r"[^=(]+(?:\(([^()=:]+)\)|=([^,()]+))")
@@ -28,7 +29,8 @@ def record_lines(records: Iterable[Record]) -> Iterator[str]:
     """Render records, grouped by kind and below their parent, in chronological order."""
     by_parent: dict[str, _Subjects] = {}
     for record in sorted(records, key=lambda entry: entry.order):
-        subject, _, pairs = _shown_text(record).partition(": ")
+        text = " ".join(record.text.split("\n"))
+        subject, _, pairs = shown_text(text, record.parent).partition(": ")
         _add_line(by_parent.setdefault(record.parent, {}).setdefault(subject, []), subject, pairs)
     subjects = {subject for children in by_parent.values() for subject in children}
     by_kind: dict[str, _Subjects] = {}
@@ -47,9 +49,9 @@ def split_pairs(text: str) -> list[str]:
     return _NEXT_PAIR.split(text)
 
 
-def _shown_text(record: Record) -> str:
-    text = " ".join(record.text.split("\n"))
-    return text.replace(f" ({record.parent})", "", 1) if record.parent else text
+def shown_text(text: str, parent: str) -> str:
+    """Return the text that a summary shows for a record. It stands below its parent and does not repeat its name."""
+    return text.replace(f" ({parent})", "", 1) if parent else text
 
 
 def _add_line(lines: list[str], subject: str, pairs: str) -> None:
@@ -68,7 +70,7 @@ def _fields(text: str) -> set[str]:
 def _tree_lines(subjects: _Subjects, by_parent: dict[str, _Subjects], depth: int) -> Iterator[str]:
     """Render subjects and their children, which are removed so that each is rendered once."""
     for subject, lines in subjects.items():
-        children = by_parent.pop(subject, {})
+        children = by_parent.pop(subject, {}) if depth < _MAX_DEPTH else {}
         names = {child.partition(" ")[2] for child in children}
         yield from (f"{_INDENT * depth or '- '}{_without_list(line, names)}" for line in lines)
         yield from _tree_lines(children, by_parent, depth + 1)

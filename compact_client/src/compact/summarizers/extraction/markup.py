@@ -19,7 +19,7 @@ _ESCAPES: Final = (
 )
 # Elements with which services decorate comments. Those of source files are left alone.
 _DECORATION: Final = re.compile(
-    r"<!--.{0,2000}?-->|</?(?:a|p|picture|source|img|br|sub|sup|details|summary)(?:\s[^<>]{0,2000})?/?>|&nbsp;"
+    r"<!--[^<>]{0,2000}(?<=--)>|</?(?:a|p|picture|source|img|br|sub|sup|details|summary)(?:\s[^<>]{0,2000})?/?>|&nbsp;"
 )
 _DECORATED: Final = ("<!--", "<picture", "<img", "<details", "<summary", "</details", "</summary", "</p>", "<sub>")
 _DIFF_HEADER: Final = re.compile(

@@ -21,6 +21,7 @@ from compact.summarizers.extraction.entities import TYPE_WEIGHTS, Mention, find_
 from compact.summarizers.extraction.line_classifier import is_instruction, summary_field
 from compact.summarizers.extraction.records.record_state import FIRST_LINE_VALUE
 from compact.summarizers.extraction.text_cache import TextCache
+from compact.summary.record_tree import shown_text
 from compact.summary.renderer import USER_PREFIX
 
 # Coefficients of a logistic regression on "was this entity used again", fitted on recorded sessions and rounded to
@@ -315,7 +316,7 @@ class SpanIndex:
 
     def _add_candidate(self, text: str, block: Block, entities: tuple[int, ...], value: float) -> Candidate:
         field = block.field or summary_field(text, block.kind)
-        tokens = len(shown_text(text, block)) / CHARS_PER_TOKEN + (_LINE_TOKENS if field != "entities" else 0.0)
+        tokens = len(shown_text(text, block.parent)) / CHARS_PER_TOKEN + (_LINE_TOKENS if field != "entities" else 0.0)
         is_priority = self._is_priority(text, block, field)
         bonus = _field_bonus(field, is_kept=block.entry is not None)
         if bonus and not is_priority and field not in _NUMBERED_FIELDS and self._is_boilerplate(text):
@@ -406,11 +407,9 @@ class SpanIndex:
             entities = known.get(text)
             if entities is None:
                 self._entity_ids.line = text
-                entities = known[text] = tuple(
-                    dict.fromkeys(
-                        map(entity_id, _name_mentions(text) if is_name else _mentions(shown_text(text, block), kind))
-                    )
-                )
+                shown = shown_text(text, block.parent)
+                mentions = _name_mentions(text) if is_name else _mentions(shown, kind)
+                entities = known[text] = tuple(dict.fromkeys(map(entity_id, mentions)))
             for entity in entities:
                 usage = usages[entity]
                 usage.last_chars = chars
@@ -436,11 +435,6 @@ class SpanIndex:
             elif kind in _CALL_KINDS:
                 usage.as_argument = True
         return entities_by_line
-
-
-def shown_text(text: str, block: Block) -> str:
-    """Return the text that a summary shows for a line. A record is below its parent and does not repeat its name."""
-    return text.replace(f" ({block.parent})", "", 1) if block.parent else text
 
 
 def _field_bonus(field: str, *, is_kept: bool) -> float:

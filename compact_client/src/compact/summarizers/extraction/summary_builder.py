@@ -15,10 +15,11 @@ from compact.messages.span import SpanReference
 from compact.summarizers.extraction.assembly import Assembler
 from compact.summarizers.extraction.blocks import read_blocks
 from compact.summarizers.extraction.coverage import select_lines
-from compact.summarizers.extraction.span_index import CHARS_PER_TOKEN, Candidate, SpanIndex, shown_text
+from compact.summarizers.extraction.span_index import CHARS_PER_TOKEN, Candidate, SpanIndex
 from compact.summarizers.extraction.state.decision_context import DecisionContexts
 from compact.summarizers.extraction.summary_blocks import reserve_blocks
 from compact.summary.entries import Note
+from compact.summary.record_tree import shown_text
 from compact.summary.structured_summary import StructuredSummary
 
 CountTokens = Callable[[str], int]
@@ -126,7 +127,7 @@ def _fitting_lines(lines: Sequence[Candidate], room: float, tokens_per_char: flo
             if line.field == "entities" and line.entities[0] in mentioned:
                 continue
             separator_tokens = _MARKER_TOKENS if line.field != "entities" else 1.0
-            tokens = len(shown_text(line.text, line.block)) * tokens_per_char + separator_tokens
+            tokens = len(shown_text(line.text, line.block.parent)) * tokens_per_char + separator_tokens
             if tokens <= left:
                 left -= tokens
                 fitting.append(line)
