@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from compact.summary.record_tree import shown_text
-
 from viewer.chat import strip_summary_marks
 from viewer.compactions.ledger import longest_increasing
 from viewer.kinds import SUMMARY
@@ -218,7 +216,8 @@ def _parse_sources(structured: Any) -> dict[str, tuple[str, ...]]:
             names = tuple(str(source) for source in ids[:_MAX_SOURCES])
             for value in entry.values():
                 if isinstance(value, str) and len(value) > 3:
-                    text = shown_text(value, str(entry.get("parent") or ""))
+                    # A record stands below its parent, so its line does not name it again.
+                    text = value.replace(f" ({entry.get('parent')})", "", 1)
                     sources.setdefault(_normalize(text), names)
     return sources
 

@@ -126,7 +126,7 @@ class ArchivedTranscript:
     """The text of the summary that was written right after it, if the archive has it."""
     stored_at: str | None = None
     damage: str | None = None
-    """Why a part of it could not be read, such as the last line of a file that was cut. None if all of it was."""
+    """Why a part is missing, such as a file that ends in the middle of a line. None if nothing is missing."""
 
 
 class ReadableStorage(Protocol):

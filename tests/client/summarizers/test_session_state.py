@@ -1,4 +1,4 @@
-"""Summaries state what is true at the end: files, the last check, values, decisions and to-do lists."""
+"""Summaries state what is true at the end: values, decisions, requests and to-do lists."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import pytest
 from compact.messages import Message
 from compact.summarizers import ExtractiveSummarizer
 from compact.summarizers.extraction.blocks import Block
-from compact.summarizers.extraction.entities import find_entities
-from compact.summarizers.extraction.entity_names import name_candidates
 from compact.summarizers.extraction.span_index import SpanIndex
-from compact.summarizers.extraction.state.file_ledger import read_ledger
 from compact.summarizers.extraction.summary_blocks import summary_blocks
 from compact.summarizers.extraction.summary_builder import estimate_tokens, fit
 from compact.summary.entries import Note
@@ -103,14 +100,6 @@ def test_a_kept_question_of_the_user_keeps_its_bonus():
     assert "statements" in {line.field for line in index.candidates}
 
 
-def test_the_parts_of_a_dotted_name_are_not_listed_again():
-    """`path.joinAll` already contains `joinAll`."""
-    index = SpanIndex()
-    index.add([Block(("path.joinAll(parts)",), "output", (), 0)])
-    dotted, part = index.keys.index("path.joinall"), index.keys.index("joinall")
-    assert index.with_parts(dotted) == (dotted, part)
-
-
 def test_instructions_come_before_names():
     """Names do not take the room of what the user demands."""
     parts = ("id", "role", "time", "author", "name", "size")
@@ -120,125 +109,6 @@ def test_instructions_come_before_names():
     session.user("Now write the release notes.")
     text = session.text(max_tokens=220)
     assert all(rule in text for rule in rules)
-
-
-def test_files_are_listed_by_what_happened_to_them():
-    """Created, changed, deleted, renamed and read files have sections relative to their common directory."""
-    session = Session("Clean up the package.")
-    session.call("Read", "import os", file_path="/srv/app/src/read_only.py")
-    session.call(
-        "Write", "File created successfully", file_path="/srv/app/src/new.py", content="def start():\n    pass"
-    )
-    edit(session, "/srv/app/src/old.py", "def stop():\n    return 1", "def stop():\n    return 2")
-    session.call("Bash", "", command="rm /srv/app/src/gone.py && git mv src/a.py src/b.py")
-    text = session.text()
-    assert "## Files changed or created" in text
-    assert "new.py: created, `def start`" in text
-    assert "old.py: edited, `def stop`" in text
-    assert "## Files deleted\n- /srv/app/src/gone.py: deleted" in text
-    assert "## Files renamed\n- src/a.py: renamed" in text
-    assert "- Files read: /srv/app/src/read_only.py" in text
-
-
-def test_a_listed_file_keeps_the_name_of_its_directory():
-    """Two files of one directory are not listed by their bare names."""
-    session = Session("Use the new theme.")
-    for name in ("index.ts", "theme.ts"):
-        edit(session, f"/home/dev/app/src/tui/{name}", "color = 1", "color = 2")
-    text = session.text()
-    assert "## Files changed or created, relative to /home/dev/app/src/\n- tui/index.ts: edited" in text
-    assert StructuredSummary.parse(text).files[1].path == "/home/dev/app/src/tui/theme.ts"
-
-
-@pytest.mark.parametrize(
-    "result",
-    [
-        "The user doesn't want to proceed with this tool use.",
-        "<tool_use_error>String to replace not found</tool_use_error>",
-    ],
-)
-def test_a_rejected_or_failed_edit_is_not_an_edit(result):
-    """The file is not listed as changed, and the call is marked as failed."""
-    text = edit(Session("Fix the login."), "src/login.py", "a = 1", "a = 2", result).text()
-    assert "Files changed" not in text
-    assert "> Edit of src/login.py → failed" in text
-
-
-def test_a_to_do_list_does_not_change_the_file_that_was_read_before():
-    """`TodoWrite` names no file, and is not an editor of the open file."""
-    session = Session("Plan the work.").call("Read", "x = 1", file_path="src/setup.py")
-    session.call("TodoWrite", "Todos have been modified", todos=[{"content": "Read more", "status": "pending"}])
-    assert {file.path: file.state for file in session.summary().files} == {"src/setup.py": "read"}
-
-
-def test_all_files_of_a_directory_with_a_number_are_listed():
-    """Their lines differ only in words with a digit, like lines of program output."""
-    session = Session("Rename the field.")
-    paths = [f"/srv/trees/2/src/{name}.py" for name in "abcdefghij"]
-    for path in paths:
-        edit(session, path, "seen_at", "last_seen")
-    session.call("Read", "\n".join(f"token_{number} = find_{number}()" for number in range(300)), file_path="b.py")
-    assert {file.path for file in session.summary(max_tokens=300).files} >= set(paths)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "detail"),
-    [
-        ("x", "} else {\n  limit = read_limit()\n}", "`limit = read_limit()`"),
-        ("x", "  TokenUsage:      context.usage,", "`TokenUsage: context.usage`"),
-        ("x", "if (size", ""),
-    ],
-)
-def test_the_detail_of_an_edit_is_a_whole_line_of_code(old, new, detail):
-    """Half a bracket or a comma at its end would say nothing."""
-    (file,) = edit(Session("Fix it."), "src/a.go", old, new).summary().files
-    assert file.change == ", ".join(filter(None, ["edited", detail]))
-
-
-def test_a_file_that_was_created_and_deleted_again_is_left_out():
-    """Scratch work is not a change."""
-    session = Session("Reproduce the bug.")
-    session.call("Bash", "", command="cat > repro.py <<'EOF'\nprint(1)\nEOF").call("Bash", "", command="rm repro.py")
-    assert [file.path for file in session.summary().files] == []
-
-
-def test_the_ledger_continues_over_several_compactions():
-    """A file that an earlier summary lists as changed keeps its state when it is only read later."""
-    session = edit(Session("Fix the login."), "src/login.py", "limit = 3", "limit = 5")
-    earlier = Message("assistant", session.summary().render(), id="s1")
-    later = Session("Go on with the tests.").call("Read", "limit = 5", file_path="src/login.py")
-    later.call("Write", "ok", file_path="src/new.py", content="x = 1")
-    files = ExtractiveSummarizer().summarize_span([earlier, *later.messages], max_tokens=800).files
-    assert {file.path: file.state for file in files} == {"src/login.py": "changed", "src/new.py": "created"}
-
-
-def test_the_last_check_has_its_verdict_and_first_failing_line():
-    """Only the newest run counts."""
-    session = Session("Make the tests pass.")
-    session.call("Bash", "12 passed in 1.2s", command="pytest -q tests/a.py")
-    session.call("Bash", "FAILED tests/b.py::test_slow - TimeoutError\n1 failed", command="pytest -q tests/b.py")
-    text = session.text()
-    assert "## Last check\n- pytest -q tests/b.py: failed: FAILED tests/b.py::test_slow - TimeoutError" in text
-
-
-def test_verdicts_of_older_runs_are_left_out():
-    """A newer run of the same command replaces them. A failure of another command still stands."""
-    session = Session("Make the checks pass.")
-    session.call("Bash", "lib/io_test.go:12:3: undefined: Reader\nFAIL\tlib/io\t0.4s", command="go test ./lib/io")
-    session.call("Bash", "src/a.ts(3,1): error TS2304: Cannot find name 'chalk'.", command="tsc -p src")
-    text = session.call("Bash", "ok  \tlib/io\t0.5s", command="go test ./lib/io ./lib/net").text()
-    assert "## Last check\n- go test ./lib/io ./lib/net: succeeded" in text
-    assert "error TS2304" in text
-    assert "undefined: Reader" not in text
-    assert "FAIL" not in text
-
-
-def test_packages_that_passed_are_one_list():
-    """Their names may be needed again, and their times are not."""
-    output = "ok  \tlib/io\t0.412s\nok  \tlib/net\t(cached)\n?   \tlib/log\t[no test files]"
-    lines = Session("Run the tests.").call("Bash", output, command="go test ./...").text().split("\n")
-    assert " passed packages: lib/io lib/net" in lines
-    assert " packages without tests: lib/log" in lines
 
 
 def test_a_changed_value_is_shown_with_the_old_one_marked_as_past():
@@ -359,32 +229,6 @@ def test_hostile_text_is_summarized_in_linear_time(unit):
         return ExtractiveSummarizer().summarize_span(messages, max_tokens=300)
 
     assert_linear(summarize, session)
-
-
-def test_many_files_are_listed_in_linear_time():
-    """A file is found by any spelling without a comparison with all others."""
-
-    def ledger(messages: list[Message]) -> object:
-        return read_ledger(messages)
-
-    def session(size: int) -> list[Message]:
-        session = Session("Read everything.")
-        for number in range(size // 16):
-            session.call("Read", "ok", file_path=f"/srv/app/part_{number}/__init__.py")
-        return session.messages
-
-    assert_linear(ledger, session)
-
-
-def test_a_file_has_one_entry_under_its_longest_spelling():
-    """The file that was touched first is meant if several fit."""
-    session = Session("Fix the imports.")
-    for path in ("b/app.py", "a/app.py", "app.py", "/srv/x/b/app.py", "b/app.py", "/srv/y/a/app.py"):
-        session.call("Read", "ok", file_path=path)
-    assert [(file.path, file.positions) for file in read_ledger(session.messages)] == [
-        ("/srv/x/b/app.py", [1, 5, 7, 9]),
-        ("/srv/y/a/app.py", [3, 11]),
-    ]
 
 
 def short_session() -> Session:
@@ -556,12 +400,6 @@ def test_lines_that_a_summary_had_no_room_for_return_when_there_is_room():
     assert "db-eu-18" in later.render()
 
 
-def test_a_path_in_the_output_of_grep_is_one_entity():
-    """The line numbers of a search do not make each line name another file."""
-    texts = ("src/app.go-12-x", "src/app.go:13:func", "src/app.go-14-")
-    assert {key for text in texts for key, kind in find_entities(text) if kind == "path"} == {"src/app.go"}
-
-
 def test_a_kept_error_line_of_a_tool_stays_tool_output():
     """The next summary does not treat the names in it as if the user or the assistant had said them."""
     note = Note("FAILED tests/test_io.py::test_read", ("t1",), 0, "tool")
@@ -584,155 +422,11 @@ def test_completed_items_of_an_earlier_to_do_list_are_done():
     assert "[completed]" not in text
 
 
-def test_a_branch_of_a_switch_is_not_a_reference():
-    """`case 0:` is code, and `case 1182` is a ticket."""
-    assert find_entities("case 0:") == ()
-    assert ("case 1182", "ticket") in find_entities("See case 1182 for the refund.")
-
-
-def test_a_label_stands_with_the_line_that_it_announces():
-    """`**First Leg:**` alone says nothing."""
-    reply = (
-        "This is your trip.\n\n**First Leg:**\n- Flight: HAT214\n- Seat: 4C\n\n**Key Files:**\n1. src/a.py reads CSV"
-    )
-    session = Session("Book the trip to Houston.")
-    session.messages.append(Message("assistant", reply, id="a9"))
-    lines = session.text().split("\n")
-    assert "- **First Leg:** Flight: HAT214; Seat: 4C" in lines
-    assert "- **Key Files:** 1. src/a.py reads CSV" in lines
-
-
-def test_tags_control_sequences_and_reminders_are_not_part_of_a_summary():
-    """Text that programs add for themselves or for a terminal is left out."""
-    session = Session("Run the tests of the importer.")
-    session.messages.append(Message("assistant", "<thinking>\nThe importer reads data.csv.\n</thinking>", id="a9"))
-    reminder = "<system-reminder>\nUse TodoWrite.\n</system-reminder>"
-    output = f"\x1b[38;2;144;144;144mFAILED\x1b[0m tests/test_csv.py \x1b[?25l\n{reminder}"
-    text = session.call("Bash", output, command="pytest").text()
-    assert "The importer reads data.csv." in text
-    assert "FAILED tests/test_csv.py" in text
-    assert not any(part in text for part in ("thinking>", "38;2", "\x1b", "reminder", "TodoWrite"))
-
-
-def test_escaped_line_breaks_separate_lines():
-    """A program prints a text of several lines as one string."""
-    model = (
-        "class People(models.Model):\\n    name = models.CharField(max_length=255)\\n\\n    ssn = models.IntegerField()"
-    )
-    output = f'AssertionError: "db_column" not found in "# This is generated.\\n{model}"'
-    lines = Session("Fix inspectdb.").call("Bash", output, command="python runtests.py").text().split("\n")
-    assert " name = models.CharField(max_length=255)" in lines
-    assert not any("\\n" in line for line in lines)
-
-
-def test_decoration_of_comments_is_left_out():
-    """Badges and comments of services are for a browser."""
-    badge = '<p><a href="https://cursor.com/open?data=4411" target="_blank"><picture><img alt="Fix"></picture></a></p>'
-    comment = f"<!-- BUGBOT_BUG_ID: 2a2e29a4 -->\n{badge}\nThe offset in read_tokens() is wrong.<sub>Bugbot</sub>"
-    text = Session("Read the review.").call("Bash", comment, command="gh api comments").text()
-    assert "The offset in read_tokens() is wrong." in text
-    assert not any(part in text for part in ("BUGBOT", "cursor.com", "<p>", "sub>"))
-
-
-def test_the_header_of_a_diff_is_one_line():
-    """The names of both files and their hashes repeat it."""
-    header = "diff --git a/src/io.py b/src/io.py\nindex 1f2e3d4..5a6b7c8 100644\n--- a/src/io.py\n+++ b/src/io.py"
-    text = Session("Review it.").call("Bash", f"{header}\n+x = read_all()", command="git diff").text()
-    assert "diff --git a/src/io.py b/src/io.py\n +x = read_all()" in text
-
-
-def test_items_without_a_text_of_their_own_stay_with_their_list():
-    """`2. 5RJ7UH` says nothing alone."""
-    session = Session("Which reservations do I have?")
-    reply = (
-        "You have these three reservations in your profile at the moment, all of them in economy:\n1. UM3OG5\n2. 5RJ7UH"
-    )
-    session.messages.append(Message("assistant", f"{reply}\n\n1. **Flight HAT069**\n- Seat: 4C", id="a1"))
-    lines = session.text().split("\n")
-    assert "- You have these three reservations" in session.text()
-    assert any(line.endswith("all of them in economy: 1. UM3OG5; 2. 5RJ7UH") for line in lines)
-    assert "- 1. **Flight HAT069** Seat: 4C" in lines
-
-
-@pytest.mark.parametrize("line", ["/clear", "^C again to exit", "Use /help <question> for help"])
-def test_commands_without_an_object_are_left_out(line):
-    session = Session("Fix the importer in src/io.py.", f"{line}\nThe tests of src/io.py fail now.", "Go on.")
-    assert line not in session.text()
-
-
-def test_words_that_only_look_like_names_are_not_listed():
-    """Emphasized words, pairs with a slash and line numbers before a comment are no names."""
-    assert find_entities("92:// see https://example.com/a") == (("https://example.com/a", "url"),)
-    filler = "\n".join(
-        f"value_{number} = load('text {number}') and inserted/deleted MUST {number}17" for number in range(200)
-    )
-    session = Session("Explain the loader in src/loader.py.").call("Read", filler, file_path="src/loader.py")
-    names = [entity.name for entity in session.summary(max_tokens=300).entities]
-    assert not {"inserted/deleted", "MUST", "must"}.intersection(names)
-    assert not [name for name in names if name.isdigit() or name.startswith("text ")]
-
-
-def test_the_value_of_an_id_argument_is_an_identifier():
-    """An id of only letters looks like a word, but its argument says what it is."""
-    index = SpanIndex()
-    index.add([Block(("cancel(reservation_id=AQLBTL, reason=weather)",), "call", (), 0)])
-    types = dict(zip(index.keys, (usage.type for usage in index.usages), strict=True))
-    assert (types["aqlbtl"], types["weather"]) == ("id", "option")
-
-
-def test_the_period_of_a_sentence_is_not_part_of_a_quoted_name():
-    """American English puts the period inside the quotation marks."""
-    assert find_entities('Your reservation ID is "OBUT9V."') == (("obut9v", "code"), ("obut9v", "quoted"))
-    assert ("the request timed out.", "quoted") in find_entities('It prints "The request timed out."')
-
-
-@pytest.mark.parametrize(
-    ("line", "labels"),
-    [
-        ("Economy ($112), Business ($438)", {"$112": "amounts (economy)", "$438": "amounts (business)"}),
-        ("Total price: $1,436.", {"$1,436": "amounts (total price)"}),
-        ("Cost: $0.04 message, $0.12 session.", {"$0.04": "amounts (cost)", "$0.12": "amounts (session)"}),
-        ("We paid $300, $30", {"$300": "amounts (paid)", "$30": "amounts"}),
-    ],
-)
-def test_amounts_are_listed_with_the_words_beside_them(line, labels):
-    """An amount says nothing without the words that say what it is."""
-    index = SpanIndex()
-    index.add([Block((line,), "prose", (), 0)])
-    names = name_candidates(index, index.reuse_scores(), set(), 100.0)
-    assert {name.text: name.block.entry.role for name in names} == {
-        amount: f"said {label}" for amount, label in labels.items()
-    }
-
-
 def test_a_commit_shows_the_first_line_of_its_message():
     """The subject of a commit is the shortest account of a change."""
     command = "git add -A && git commit -m \"$(cat <<'EOF'\nReturn after t.Fatal in the tests\n\nLong text.\nEOF\n)\""
     text = Session("Fix the lint errors.").call("Bash", "1 file changed", command=command).text()
     assert "$ Bash(git add -A && git commit -m \"$(cat <<'EOF' Return after t.Fatal in the tests …)" in text
-
-
-def test_headings_and_labels_without_facts_take_no_room():
-    """A heading announces what follows, and says nothing by itself."""
-    answer = (
-        "### The Core Problem\nPerfect!\n**Architecture:**\nThe hook in hooks.go writes twice.\n### Remaining: ENT-9"
-    )
-    session = Session("Why is the file wrong?")
-    session.messages.append(Message("assistant", answer, id="a1"))
-    text = session.text()
-    assert "The hook in hooks.go writes twice." in text
-    assert "ENT-9" in text
-    assert not any(noise in text for noise in ("### The", "Perfect", "Architecture"))
-
-
-def test_the_outline_of_a_file_stays_with_its_file():
-    """In the map of a repository, the lines of a file follow its name."""
-    outline = "app/diffs.py:\n⋮...\n│def find_last(lines):\n│def main():\n⋮...\napp/dump.py:\n│def dump(*vals):"
-    session = Session("Show the map of the repository.")
-    session.messages.append(Message("assistant", outline, id="a1"))
-    lines = session.text().split("\n")
-    assert "- app/diffs.py: def find_last(lines):; def main():" in lines
-    assert "- app/dump.py: def dump(*vals):" in lines
 
 
 @pytest.mark.parametrize(
@@ -746,15 +440,6 @@ def test_the_outline_of_a_file_stays_with_its_file():
 def test_messages_of_programs_are_not_constraints(line):
     """Output that the user pasted is not an instruction."""
     assert Session(f"Fix the printer in pretty.py.\n{line}").summary().constraints == ()
-
-
-def test_a_long_listing_is_a_list_of_names():
-    """Permissions, owners and sizes of files take most of a listing, and are hardly ever needed again."""
-    rows = ["total 300", "drwxr-xr-x 36 root root   4096 Apr 30 08:32 examples"]
-    rows += [f"-rw-r--r--  1 root root 106625 Apr 30 08:32 {name}" for name in ("CHANGELOG.md", "make.ps1")]
-    text = Session("Look around.").call("Bash", "\n".join(rows), command="ls -l").text()
-    assert " listed files: examples/ CHANGELOG.md make.ps1" in text.split("\n")
-    assert "root" not in text
 
 
 def test_a_fact_after_sure_is_not_a_decision():

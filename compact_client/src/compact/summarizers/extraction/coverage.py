@@ -18,7 +18,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from compact.summarizers.extraction.entity_names import NAME_WORTH, name_candidates
-from compact.summarizers.extraction.span_index import CALL_FIELDS, CHARS_PER_TOKEN, Candidate, SpanIndex
+from compact.summarizers.extraction.entity_usage import CHARS_PER_TOKEN
+from compact.summarizers.extraction.span_index import CALL_FIELDS, Candidate, SpanIndex
 
 _PRIORITY_SHARE: Final = 0.5  # of the budget, at most
 _REQUEST_FIELDS: Final = ("current_task", "goals")

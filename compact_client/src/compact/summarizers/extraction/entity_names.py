@@ -11,7 +11,8 @@ from heapq import nlargest
 from typing import Final
 
 from compact.summarizers.extraction.blocks import Block
-from compact.summarizers.extraction.span_index import CHARS_PER_TOKEN, NUMBER_TYPES, Candidate, EntityUsage, SpanIndex
+from compact.summarizers.extraction.entity_usage import CHARS_PER_TOKEN, EntityUsage
+from compact.summarizers.extraction.span_index import NUMBER_TYPES, Candidate, SpanIndex
 from compact.summary.entries import Entity
 from compact.summary.renderer import PHRASE_END, SAID, SHOWN
 

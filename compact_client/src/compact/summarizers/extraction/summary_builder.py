@@ -15,7 +15,8 @@ from compact.messages.span import SpanReference
 from compact.summarizers.extraction.assembly import Assembler
 from compact.summarizers.extraction.blocks import read_blocks
 from compact.summarizers.extraction.coverage import select_lines
-from compact.summarizers.extraction.span_index import CHARS_PER_TOKEN, Candidate, SpanIndex
+from compact.summarizers.extraction.entity_usage import CHARS_PER_TOKEN
+from compact.summarizers.extraction.span_index import Candidate, SpanIndex
 from compact.summarizers.extraction.state.decision_context import DecisionContexts
 from compact.summarizers.extraction.summary_blocks import reserve_blocks
 from compact.summary.entries import Note

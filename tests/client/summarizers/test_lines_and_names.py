@@ -1,0 +1,153 @@
+"""Names, and lines without markup, in a summary."""
+
+from __future__ import annotations
+
+import pytest
+from compact.messages import Message
+from compact.summarizers.extraction.blocks import Block
+from compact.summarizers.extraction.entities import find_entities
+from compact.summarizers.extraction.entity_names import name_candidates
+from compact.summarizers.extraction.span_index import SpanIndex
+
+from tests.summary_session import Session
+
+
+def test_the_parts_of_a_dotted_name_are_not_listed_again():
+    """`path.joinAll` already contains `joinAll`."""
+    index = SpanIndex()
+    index.add([Block(("path.joinAll(parts)",), "output", (), 0)])
+    dotted, part = index.keys.index("path.joinall"), index.keys.index("joinall")
+    assert index.with_parts(dotted) == (dotted, part)
+
+
+def test_a_path_in_the_output_of_grep_is_one_entity():
+    """The line numbers of a search do not make each line name another file."""
+    texts = ("src/app.go-12-x", "src/app.go:13:func", "src/app.go-14-")
+    assert {key for text in texts for key, kind in find_entities(text) if kind == "path"} == {"src/app.go"}
+
+
+def test_a_branch_of_a_switch_is_not_a_reference():
+    """`case 0:` is code, and `case 1182` is a ticket."""
+    assert find_entities("case 0:") == ()
+    assert ("case 1182", "ticket") in find_entities("See case 1182 for the refund.")
+
+
+def test_a_label_stands_with_the_line_that_it_announces():
+    """`**First Leg:**` alone says nothing."""
+    reply = (
+        "This is your trip.\n\n**First Leg:**\n- Flight: HAT214\n- Seat: 4C\n\n**Key Files:**\n1. src/a.py reads CSV"
+    )
+    session = Session("Book the trip to Houston.")
+    session.messages.append(Message("assistant", reply, id="a9"))
+    lines = session.text().split("\n")
+    assert "- **First Leg:** Flight: HAT214; Seat: 4C" in lines
+    assert "- **Key Files:** 1. src/a.py reads CSV" in lines
+
+
+def test_tags_control_sequences_and_reminders_are_not_part_of_a_summary():
+    """Text that programs add for themselves or for a terminal is left out."""
+    session = Session("Run the tests of the importer.")
+    session.messages.append(Message("assistant", "<thinking>\nThe importer reads data.csv.\n</thinking>", id="a9"))
+    reminder = "<system-reminder>\nUse TodoWrite.\n</system-reminder>"
+    output = f"\x1b[38;2;144;144;144mFAILED\x1b[0m tests/test_csv.py \x1b[?25l\n{reminder}"
+    text = session.call("Bash", output, command="pytest").text()
+    assert "The importer reads data.csv." in text
+    assert "FAILED tests/test_csv.py" in text
+    assert not any(part in text for part in ("thinking>", "38;2", "\x1b", "reminder", "TodoWrite"))
+
+
+def test_escaped_line_breaks_separate_lines():
+    """A program prints a text of several lines as one string."""
+    model = (
+        "class People(models.Model):\\n    name = models.CharField(max_length=255)\\n\\n    ssn = models.IntegerField()"
+    )
+    output = f'AssertionError: "db_column" not found in "# This is generated.\\n{model}"'
+    lines = Session("Fix inspectdb.").call("Bash", output, command="python runtests.py").text().split("\n")
+    assert " name = models.CharField(max_length=255)" in lines
+    assert not any("\\n" in line for line in lines)
+
+
+def test_decoration_of_comments_is_left_out():
+    """Badges and comments of services are for a browser."""
+    badge = '<p><a href="https://cursor.com/open?data=4411" target="_blank"><picture><img alt="Fix"></picture></a></p>'
+    comment = f"<!-- BUGBOT_BUG_ID: 2a2e29a4 -->\n{badge}\nThe offset in read_tokens() is wrong.<sub>Bugbot</sub>"
+    text = Session("Read the review.").call("Bash", comment, command="gh api comments").text()
+    assert "The offset in read_tokens() is wrong." in text
+    assert not any(part in text for part in ("BUGBOT", "cursor.com", "<p>", "sub>"))
+
+
+def test_items_without_a_text_of_their_own_stay_with_their_list():
+    """`2. 5RJ7UH` says nothing alone."""
+    session = Session("Which reservations do I have?")
+    reply = (
+        "You have these three reservations in your profile at the moment, all of them in economy:\n1. UM3OG5\n2. 5RJ7UH"
+    )
+    session.messages.append(Message("assistant", f"{reply}\n\n1. **Flight HAT069**\n- Seat: 4C", id="a1"))
+    lines = session.text().split("\n")
+    assert "- You have these three reservations" in session.text()
+    assert any(line.endswith("all of them in economy: 1. UM3OG5; 2. 5RJ7UH") for line in lines)
+    assert "- 1. **Flight HAT069** Seat: 4C" in lines
+
+
+@pytest.mark.parametrize("line", ["/clear", "^C again to exit", "Use /help <question> for help"])
+def test_commands_without_an_object_are_left_out(line):
+    session = Session("Fix the importer in src/io.py.", f"{line}\nThe tests of src/io.py fail now.", "Go on.")
+    assert line not in session.text()
+
+
+def test_words_that_only_look_like_names_are_not_listed():
+    """Emphasized words, pairs with a slash and line numbers before a comment are no names."""
+    assert find_entities("92:// see https://example.com/a") == (("https://example.com/a", "url"),)
+    filler = "\n".join(
+        f"value_{number} = load('text {number}') and inserted/deleted MUST {number}17" for number in range(200)
+    )
+    session = Session("Explain the loader in src/loader.py.").call("Read", filler, file_path="src/loader.py")
+    names = [entity.name for entity in session.summary(max_tokens=300).entities]
+    assert not {"inserted/deleted", "MUST", "must"}.intersection(names)
+    assert not [name for name in names if name.isdigit() or name.startswith("text ")]
+
+
+def test_the_value_of_an_id_argument_is_an_identifier():
+    """An id of only letters looks like a word, but its argument says what it is."""
+    index = SpanIndex()
+    index.add([Block(("cancel(reservation_id=AQLBTL, reason=weather)",), "call", (), 0)])
+    types = dict(zip(index.keys, (usage.type for usage in index.usages), strict=True))
+    assert (types["aqlbtl"], types["weather"]) == ("id", "option")
+
+
+def test_the_period_of_a_sentence_is_not_part_of_a_quoted_name():
+    """American English puts the period inside the quotation marks."""
+    assert find_entities('Your reservation ID is "OBUT9V."') == (("obut9v", "code"), ("obut9v", "quoted"))
+    assert ("the request timed out.", "quoted") in find_entities('It prints "The request timed out."')
+
+
+@pytest.mark.parametrize(
+    ("line", "labels"),
+    [
+        ("Economy ($112), Business ($438)", {"$112": "amounts (economy)", "$438": "amounts (business)"}),
+        ("Total price: $1,436.", {"$1,436": "amounts (total price)"}),
+        ("Cost: $0.04 message, $0.12 session.", {"$0.04": "amounts (cost)", "$0.12": "amounts (session)"}),
+        ("We paid $300, $30", {"$300": "amounts (paid)", "$30": "amounts"}),
+    ],
+)
+def test_amounts_are_listed_with_the_words_beside_them(line, labels):
+    """An amount says nothing without the words that say what it is."""
+    index = SpanIndex()
+    index.add([Block((line,), "prose", (), 0)])
+    names = name_candidates(index, index.reuse_scores(), set(), 100.0)
+    assert {name.text: name.block.entry.role for name in names} == {
+        amount: f"said {label}" for amount, label in labels.items()
+    }
+
+
+def test_headings_and_labels_without_facts_take_no_room():
+    """A heading announces what follows, and says nothing by itself."""
+    answer = (
+        "### The Core Problem\nPerfect!\n**Architecture:**\nThe hook in hooks.go writes twice.\n### Remaining: ENT-9"
+    )
+    session = Session("Why is the file wrong?")
+    session.messages.append(Message("assistant", answer, id="a1"))
+    text = session.text()
+    assert "The hook in hooks.go writes twice." in text
+    assert "ENT-9" in text
+    assert not any(noise in text for noise in ("### The", "Perfect", "Architecture"))
