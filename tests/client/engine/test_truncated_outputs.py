@@ -106,6 +106,22 @@ def test_the_ledger_and_the_events_say_what_was_truncated(renderer, records):
     assert not any(fact in json.dumps(out) for fact in lost if fact.startswith("RSV"))
 
 
+@pytest.mark.parametrize("renderer", ["layered", "inplace"])
+def test_an_output_that_is_truncated_repeatedly_is_one_event(renderer):
+    """Its counts are those of the ledger and of the new prompt, so that a person can add them up."""
+    recorder = Recorder()
+    output = offers(100, 145)
+    policy = {"renderer": renderer, "tool_output_max_tokens": 1000, "tool_output_share": 1.0}
+    small_manager(recorder, BUDGET, 0, policy=policy).preflight("s", session_with(output))
+    (event,) = recorder.of("compact.truncated")
+    properties, compaction = event["properties"], recorder.of("compact.pruned_messages")[-1]
+    before = {entry["id"]: entry["tokens"] for entry in compaction["payload"]["ledger"]}
+    after = {entry["id"]: entry["tokens"] for entry in compaction["payload"]["after"]}
+    assert properties["tokens_before"] == before[properties["message_id"]] > count(output)
+    assert properties["tokens_after"] == after[properties["message_id"]]
+    assert properties["tokens_freed"] == properties["tokens_before"] - properties["tokens_after"]
+
+
 def test_a_protected_result_beside_a_truncated_output_never_reaches_the_summarizer():
     """The truncated output does, in full."""
     spy = SpySummarizer("a short summary")

@@ -126,7 +126,8 @@ class Compaction:
         """The rule of each pinned unit, by the unit's first index."""
         self.siblings: list[Sibling] = []
         """Results that are cleared whatever the draft. `counts` is without them."""
-        self.truncations: list[Truncation] = []
+        self.truncations: dict[str, Truncation] = {}
+        """The outputs that this compaction truncated, by message id."""
         self._source_problems: set[str] = set()
         self.step = 0
         self.archived_step = 0
@@ -141,7 +142,7 @@ class Compaction:
         """
         session = self.session
         self.plan_before, self.request_before = session.plan, session.request
-        self.truncations = []
+        self.truncations = {}
         forms = session.forms.truncated
         is_changed = False
         try:
@@ -229,8 +230,14 @@ class Compaction:
         """The messages that are truncated now and were not, or less, in the last compaction."""
         entries = self.plan_before.ledger if self.plan_before is not None else ()
         known = {entry.id for entry in entries if entry.fate == "truncated"}
-        known.difference_update(truncation.message_id for truncation in self.truncations)
-        return self.session.forms.truncated.keys() - known
+        return self.session.forms.truncated.keys() - (known - self.truncations.keys())
+
+    def add_truncation(self, truncation: Truncation) -> None:
+        """Record a truncation. Several of one output count as one, from the tokens before this compaction."""
+        earlier = self.truncations.get(truncation.message_id)
+        if earlier is not None:
+            truncation = replace(truncation, tokens_before=earlier.tokens_before)
+        self.truncations[truncation.message_id] = truncation
 
     def keeps_span_summaries(self, draft: Draft) -> bool:
         """True if earlier spans keep their own summaries beside the new one."""
@@ -445,8 +452,8 @@ class Compaction:
     def _report_truncations(self) -> None:
         """Emit the outputs that stay truncated. Others have left the prompt since."""
         shown_ids = {message.id for message in self.session.request.messages}
-        for truncation in self.truncations:
-            if truncation.message_id in shown_ids:
+        for message_id, truncation in self.truncations.items():
+            if message_id in shown_ids:
                 self.check.emit(truncation.to_event())
 
     def _layer_counts(self) -> events.LayerCounts:

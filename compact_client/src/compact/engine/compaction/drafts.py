@@ -216,17 +216,16 @@ def _truncate_to(compaction: Compaction, units: Sequence[Unit], max_tokens: int,
 def _truncate(compaction: Compaction, units: Sequence[Unit], shorten: ChangeOutput, reason: str) -> Steps[bool]:
     """Truncate the outputs of some units. Return True if any of them changed."""
     engine, session, check = compaction.engine, compaction.session, compaction.check
-    truncations = []
+    is_changed = False
     for index, outputs in (item for unit in units for item in _outputs_of(compaction, unit).items()):
         message, change = compaction.messages[index], _limit_to(outputs, shorten)
         truncation = yield from truncate_message(engine, session, message, change, reason, check)
         if truncation is not None:
-            truncations.append(truncation)
-    if not truncations:
-        return False
-    compaction.truncations += truncations
-    compaction.render()
-    return True
+            compaction.add_truncation(truncation)
+            is_changed = True
+    if is_changed:
+        compaction.render()
+    return is_changed
 
 
 def _limit_to(call_ids: Container[str], change: ChangeOutput) -> ChangeOutput:
@@ -256,7 +255,7 @@ def _removed_tokens(compaction: Compaction) -> int:
     """Return the tokens that earlier compactions removed, and those that this one cut from outputs."""
     plan = compaction.session.plan
     absorbed_tokens = sum(entry.tokens for entry in plan.absorbed) if plan else 0
-    return absorbed_tokens + sum(item.tokens_before - item.tokens_after for item in compaction.truncations)
+    return absorbed_tokens + sum(item.tokens_before - item.tokens_after for item in compaction.truncations.values())
 
 
 def _replacement_tokens(compaction: Compaction) -> int:
