@@ -401,3 +401,36 @@ def test_stored_branches_are_bounded_and_the_oldest_is_replaced(tmp_path: Any) -
     last = small_manager(None, plan_store=store)
     assert "USER-0011" in json.dumps(last.preflight("s", [*secret_history("USER-0011"), QUESTION]))
     assert last.plan("s").version == 1
+
+
+def large_result_history(secret: str) -> list[dict[str, Any]]:
+    """Return a history with a secret, whose newest result is truncated when it is compacted."""
+    rows = "\n".join(f"row {number} of the report" for number in range(400))
+    return [*secret_history(secret, turns=10), *tool_pair(1, f"{secret}\n{rows}"), user("Go on.")]
+
+
+@pytest.mark.req("D-CON-1")
+@pytest.mark.parametrize("renderer", ["layered", "inplace"])
+def test_branches_with_truncated_outputs_resume_after_a_restart(renderer: str) -> None:
+    """Two conversations under one id that show their compacted prompt continue with their own plan."""
+    options: dict[str, Any] = {"plan_store": MemoryCompactionStore(), "policy": {"renderer": renderer}}
+    names = ("ALICE-4711", "BOB-0815")
+    prompts = {name: small_manager(**options).preflight("s", large_result_history(name)) for name in names}
+    for name, other in (names, names[::-1]):
+        assert "tokens truncated" in prompts[name][-2]["content"]
+        restarted = small_manager(**options)
+        prompt = restarted.preflight("s", [*prompts[name], QUESTION])
+        assert prompt == [*prompts[name], QUESTION]
+        assert name in restarted.plan("s").session_summary.render(version=1)
+        assert other not in json.dumps(prompt)
+
+
+@pytest.mark.req("D-CON-1")
+def test_a_truncated_output_is_no_proof_of_a_conversation() -> None:
+    """The outputs of two conversations may be equal without their middle."""
+    store = MemoryCompactionStore()
+    prompt = small_manager(plan_store=store).preflight("s", large_result_history("ALICE-4711"))
+    assert "tokens truncated" in prompt[-2]["content"]
+    newcomer = small_manager(plan_store=store)
+    newcomer.preflight("s", [SYSTEM, *prompt[-3:], QUESTION])
+    assert newcomer.plan("s") is None

@@ -70,10 +70,19 @@ def test_plan_round_trips_through_json():
         externalizations=(ExternalizationRecord(span("c"), "art-1", SUMMARY, "hint", is_folded=True),),
         drops=(DropRecord(span("d"), "why"),),
         session_summary=SUMMARY,
+        full_hashes={"short": "full"},
     )
     assert CompactionPlan.from_json(plan.to_json()) == plan
     with pytest.raises(ValueError, match="newer"):
         CompactionPlan.from_dict({**plan.to_dict(), "format": 99})
+
+
+@pytest.mark.req("D-PLAN-1")
+def test_a_plan_of_an_earlier_release_can_be_read():
+    """Keys that were added since have their defaults."""
+    plan = plan_with(session_summary=SUMMARY)
+    added = {"full_hashes", "trigger"}
+    assert CompactionPlan.from_dict({key: value for key, value in plan.to_dict().items() if key not in added}) == plan
 
 
 @pytest.mark.req("D-LOG-1")

@@ -181,6 +181,9 @@ class CompactionPlan:
     """The fate of every message of the prompt that was compacted, in order."""
     absorbed: tuple[LedgerEntry, ...] = ()
     """Every message that this and earlier compactions removed from the prompt."""
+    full_hashes: Mapping[str, str] = field(default_factory=dict)
+    """The hash of each message that a prompt before or after the compaction shows truncated or cleared, by the hash of
+    that shorter form. The ledger has only the hashes of full messages."""
     _actions: dict[str, tuple[CompactionAction, CompactionRecord | None]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

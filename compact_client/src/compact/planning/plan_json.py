@@ -76,6 +76,7 @@ def plan_to_dict(plan: CompactionPlan) -> dict[str, Any]:
         "cache": plan.cache.to_dict() if plan.cache else None,
         "ledger": [entry.to_dict() for entry in plan.ledger],
         "absorbed": [entry.to_dict() for entry in plan.absorbed],
+        "full_hashes": dict(plan.full_hashes),
     }
 
 
@@ -136,6 +137,7 @@ def plan_from_dict(data: Mapping[str, Any]) -> CompactionPlan:
         cache=CacheEffect(**data["cache"]) if data["cache"] else None,
         ledger=tuple(LedgerEntry(**entry) for entry in data["ledger"]),
         absorbed=tuple(LedgerEntry(**entry) for entry in data["absorbed"]),
+        full_hashes=data.get("full_hashes", {}),
     )
 
 

@@ -28,6 +28,7 @@ from compact.engine.compaction.ledger import (
     build_ledger,
     cache_effect,
     fate_counts,
+    full_hashes,
     prompt_entries,
 )
 from compact.engine.compaction.plan_builder import build_plan
@@ -370,6 +371,7 @@ class Compaction:
             plan,
             ledger=ledger,
             absorbed=(*absorbed_before, *absorbed_entries(ledger, plan)),
+            full_hashes=full_hashes(session, self.request_before, session.request),
             compacted_token_count=self.tokens_after,
             cache=cache_effect(
                 self.request_before,

@@ -134,6 +134,17 @@ def absorbed_entries(ledger: Sequence[LedgerEntry], plan: CompactionPlan) -> tup
     )
 
 
+def full_hashes(session: Session, *requests: Request) -> dict[str, str]:
+    """Return the hash of each logged message that a request shows in another form, by the hash of that form."""
+    hashes = {}
+    for message in (message for request in requests for message in request.messages):
+        logged = session.thread.get(message.id or "")
+        if logged is not None and message is not logged and message != logged:
+            (digest,) = session.redaction.hashes([message])
+            hashes[digest] = session.redaction.hash(logged)
+    return hashes
+
+
 def prompt_entries(session: Session) -> list[events.PromptEntry]:
     """Return the id, hash, role and tokens of each message of the current request."""
     request = session.request

@@ -149,11 +149,20 @@ class _KnownMessage:
     is_replacement: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """The hash of a message that the host shows, in full even if the host shows a truncated or cleared form."""
+
+    hash: str
+    is_shortened: bool
+
+
 def _recognize(
     plan: CompactionPlan, decoded: Sequence[Message], hashes: Sequence[str], codec: Codec, redaction: RedactionView
 ) -> list[str | None] | None:
     """Return the id of each message that the plan knows, or None if the host's list does not continue the plan's."""
-    keys = [digest for message, digest in zip(decoded, hashes, strict=True) if not is_instruction(message)]
+    spoken = [digest for message, digest in zip(decoded, hashes, strict=True) if not is_instruction(message)]
+    keys = [_Key(plan.full_hashes.get(digest, digest), digest in plan.full_hashes) for digest in spoken]
     tails = [_matched_tail(known, keys, is_log=is_log) for is_log, known in _reference_lists(plan, codec, redaction)]
     tail = max(tails, key=len)
     if not tail:
@@ -172,14 +181,16 @@ def _recognize(
     return known_ids
 
 
-def _matched_tail(known: Sequence[_KnownMessage], keys: Sequence[str], *, is_log: bool) -> list[_KnownMessage]:
+def _matched_tail(known: Sequence[_KnownMessage], keys: Sequence[_Key], *, is_log: bool) -> list[_KnownMessage]:
     """Return the end of a known list that the keys start with. It is empty if it proves nothing."""
     spoken = [message for message in known if not message.is_instruction]
-    overlap = find_overlap([message.hash for message in spoken], keys)
+    overlap = find_overlap([message.hash for message in spoken], [key.hash for key in keys])
     tail = spoken[overlap.start :]
-    is_whole_log = is_log and len(tail) == len(spoken)
+    # Two different outputs may be equal after they were truncated.
+    proof_size = sum(not key.is_shortened for key in keys[: len(tail)])
+    is_whole_log = is_log and proof_size == len(spoken)
     has_replacement = any(message.is_replacement for message in tail)
-    return tail if is_whole_log or is_long_enough(len(tail), has_replacement=has_replacement) else []
+    return tail if is_whole_log or is_long_enough(proof_size, has_replacement=has_replacement) else []
 
 
 def _reference_lists(
