@@ -44,6 +44,11 @@ def compact_session(messages, recorder=None, **options):
     return out, "".join(text for text in texts if text.startswith("<COMPACT-SUMMARY")), outputs[-1]
 
 
+def summaries_in(prompt):
+    tags = ("<COMPACT-SUMMARY", "[Context Summary - Turns ")
+    return [message["content"] for message in prompt if str(message["content"]).startswith(tags)]
+
+
 @pytest.mark.parametrize("records", [45, 300], ids=["the output fits the budget", "the output exceeds the budget"])
 def test_an_answered_output_leaves_most_of_the_budget_to_the_summary(records):
     """The facts from the start of the session are kept, and the output is shown in whole records."""
@@ -80,14 +85,35 @@ LOG = build_log('ERROR src/booking/fare.py:318 fare rule "AX-7731" is missing')
     [session_with(LOG), session_with(LOG)[:-2], session_with(LOG)[4:], session_with(LOG)[4:-2]],
     ids=["answered", "newest", "answered and nothing else to summarize", "newest and nothing else to summarize"],
 )
-@pytest.mark.parametrize("renderer", ["layered", "bridge"])
+@pytest.mark.parametrize("renderer", RENDERERS)
 def test_what_is_cut_from_an_output_is_in_the_summary(messages, renderer):
     """Otherwise it would be gone from the prompt."""
-    out = small_manager(None, BUDGET, 0, policy={"renderer": renderer}).preflight("s", messages)
-    summary = next(str(message["content"]) for message in out if "<COMPACT-SUMMARY" in str(message["content"]))
+    manager = small_manager(None, BUDGET, 0, policy={"renderer": renderer})
+    out = manager.preflight("s", messages)
+    (summary,) = summaries_in(out)
     assert "src/booking/fare.py:318" in summary
     assert "AX-7731" in summary
     assert not any("AX-7731" in str(message["content"]) for message in out if message["role"] == "tool")
+    assert manager.remember("s").tokens <= BUDGET
+    assert manager.rerender("s", 1) == out
+
+
+def test_what_is_cut_is_in_the_newest_span_if_no_other_message_is_summarized():
+    """Its summary grows, also if it was written by an earlier compaction, and the ledger says so."""
+    recorder = Recorder()
+    manager = small_manager(recorder, BUDGET, 0, policy={"renderer": "inplace"})
+    messages = [*session_with("ok")[:5], *tool_pair(5)]
+    (before,) = summaries_in(manager.preflight("s", messages))
+    out = manager.preflight("s", [*messages, *tool_pair(6, LOG)], protected=[5, 6])
+    (after,) = summaries_in(out)
+    assert "AX-7731" in after
+    assert "gift_card_8190333" in before
+    assert "gift_card_8190333" in after
+    assert manager.remember("s").tokens <= BUDGET
+    ledger = recorder.of("compact.pruned_messages")[-1]["payload"]["ledger"]
+    (entry,) = (entry for entry in ledger if entry["id"].startswith("span-"))
+    assert (entry["fate"], entry["rule"]) == ("summarized", "merged into the next summary")
+    assert entry["into"] == entry["id"]
 
 
 @pytest.mark.parametrize("records", [45, 140])

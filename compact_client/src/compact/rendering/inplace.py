@@ -17,6 +17,8 @@ from compact.rendering.base import clear_output, ensure_user_first, pointer_text
 from compact.summary.renderer import RECALL_PREFIX
 from compact.summary.structured_summary import StructuredSummary
 
+_INSTRUCTIONS = ("system", "developer")
+
 
 class InplaceRenderer:
     name = "inplace"
@@ -28,17 +30,20 @@ class InplaceRenderer:
         rendered: list[Message] = []
         replaced: set[str] = set()
         newest = plan.summarizations[-1] if plan.summarizations else None
+        below_summary = _message_below_summary(messages, plan)
         for message in messages:
+            if message is below_summary and plan.summary_text:
+                rendered.append(codec.assistant_message(plan.summary_text, plan.summary_id))
             action, record = plan.get_action(message.id or "")
             if action is CompactionAction.DROP:
                 continue
             if isinstance(record, SummarizationRecord | ExternalizationRecord):
-                replacement_id = _replacement_id(record, plan)
-                if replacement_id not in replaced:
+                replacement_id = _replacement_id(record)
+                text = _replacement_text(record)
+                if text is not None and replacement_id not in replaced:
                     replaced.add(replacement_id)
-                    if text := _replacement_text(record, plan):
-                        text = with_recall_line(text, plan.summary_text or "") if record is newest else text
-                        rendered.append(codec.assistant_message(text, replacement_id))
+                    text = with_recall_line(text, plan.summary_text or "") if record is newest else text
+                    rendered.append(codec.assistant_message(text, replacement_id))
             elif isinstance(record, ClearRecord):
                 rendered.append(clear_output(message, record, codec))
             else:
@@ -46,20 +51,32 @@ class InplaceRenderer:
         return ensure_user_first(rendered, codec)
 
 
-def _replacement_id(record: SummarizationRecord | ExternalizationRecord, plan: CompactionPlan) -> str:
+def _message_below_summary(messages: Sequence[Message], plan: CompactionPlan) -> Message | None:
+    """Return the message that the session summary precedes, or None if the spans show it.
+
+    Without spans, it lists folded pointers and what was cut from outputs. It takes the place of the first pointer, or
+    else it comes before the first message that is not pinned.
+    """
+    if plan.summarizations:
+        return None
+    folded = [record.span for record in plan.externalizations if record.is_folded]
+    pointers = (message for message in messages if any(span.contains(message.id or "") for span in folded))
+    others = (message for message in messages if message.id not in plan.lead_ids and message.role not in _INSTRUCTIONS)
+    return next(pointers, None) or next(others, None)
+
+
+def _replacement_id(record: SummarizationRecord | ExternalizationRecord) -> str:
     if isinstance(record, SummarizationRecord):
         return f"span-{record.span.start_message_id}"
-    return plan.summary_id if record.is_folded else f"artifact-{record.artifact_id}"
+    return f"artifact-{record.artifact_id}"
 
 
-def _replacement_text(record: SummarizationRecord | ExternalizationRecord, plan: CompactionPlan) -> str | None:
+def _replacement_text(record: SummarizationRecord | ExternalizationRecord) -> str | None:
     """Return the text that replaces a record's span, or None if nothing does."""
     if isinstance(record, SummarizationRecord):
         return span_text(record)
-    if not record.is_folded:
-        return pointer_text(record)
-    # A folded pointer is part of the session summary. If no span shows that summary, show it here.
-    return plan.summary_text if not plan.summarizations else None
+    # A folded pointer is part of a summary.
+    return None if record.is_folded else pointer_text(record)
 
 
 def with_recall_line(text: str, summary_text: str) -> str:

@@ -9,6 +9,7 @@ Ephemeral results are cleared before the first step. They say nothing that a sum
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from compact import events
@@ -18,7 +19,7 @@ from compact.messages import Message, RedactedMessage
 from compact.messages.span import SpanReference
 from compact.messages.units import Unit
 from compact.planning.draft import Draft
-from compact.planning.plan import ClearRecord, CompactionRecord, ExternalizationRecord
+from compact.planning.plan import ClearRecord, CompactionRecord, ExternalizationRecord, SummarizationRecord
 from compact.planning.strategies import (
     ClearStrategy,
     CompactionProposal,
@@ -51,6 +52,8 @@ class Ladder:
         self.records: list[CompactionRecord] = [sibling.record(self._context) for sibling in compaction.siblings]
         self.ephemeral: dict[str, ClearRecord] = {}
         """The ephemeral results by message id. The summarizer gets only their placeholders."""
+        self.extended_span: SummarizationRecord | None = None
+        """The newest span of earlier compactions, if its summary also has what was cut from outputs now."""
         self._removed_units: set[int] = set()
         self._cleared_tokens = 0
         self._pointer_tokens = 0
@@ -154,11 +157,19 @@ class Ladder:
         context, indices = self._context, self._truncated_indices()
         if not indices or not context.can_summarize or SummarizeStrategy.name not in context.policy.ladder:
             return
-        if context.policy.renderer == "inplace":  # It shows summaries only in place of the messages that they cover.
-            return
         ids = tuple(context.messages[index].id or "" for index in indices)
         span = SpanReference(ids, context.turns[indices[0]], context.turns[indices[-1]])
-        yield from self._write_summary([context.messages[index] for index in indices], span)
+        summary = yield from self._write_summary([context.messages[index] for index in indices], span)
+        if summary is not None and self._compaction.keeps_span_summaries(self.draft):
+            # No message leaves the prompt, so there is no place for a span of its own.
+            self.extended_span = self._extend_newest_span(summary)
+
+    def _extend_newest_span(self, summary: SpanSummary) -> SummarizationRecord:
+        plan = self._compaction.session.plan
+        assert plan is not None
+        newest = plan.summarizations[-1]
+        tokens = newest.summary_token_count + summary.tokens
+        return replace(newest, summary=newest.summary.merge(summary.content), summary_token_count=tokens)
 
     def _truncated_indices(self) -> list[int]:
         """Return the outputs that stay truncated and are in no summary yet, and their calls unless they are pinned."""

@@ -34,6 +34,8 @@ _ABSORBING_ACTIONS = (CompactionAction.SUMMARIZE, CompactionAction.EXTERNALIZE, 
 FOLDED_SPANS = "over budget: summaries of earlier spans merged into one"
 """The rule for spans of the in-place renderer that lose their own summary."""
 
+_MERGED = "merged into the next summary"
+
 Verdict = tuple[Fate, str, str | None]
 """The fate of a message, the rule that decided it, and the message or artifact that contains it now."""
 
@@ -64,7 +66,7 @@ def build_ledger(
         fate, rule, into = (
             _fate_by_plan(message_id, plan, ephemeral.get(message_id))
             or (("pinned", rule, None) if message_id in pinned_ids else None)
-            or _fate_of_replacement(message, plan, session.redaction)
+            or _fate_of_replacement(message, plan, draft, session.redaction)
             or _fate_of_kept(rule, is_truncated=message_id in truncated_ids)
         )
         digest = session.redaction.hash(message)
@@ -89,25 +91,29 @@ def _fate_by_plan(message_id: str, plan: CompactionPlan, ephemeral: ClearRecord 
     return None
 
 
-def _fate_of_replacement(message: Message, plan: CompactionPlan, redaction: RedactionView) -> Verdict | None:
+def _fate_of_replacement(
+    message: Message, plan: CompactionPlan, draft: Draft, redaction: RedactionView
+) -> Verdict | None:
     """Return the fate of a summary or pointer that an earlier compaction wrote."""
     message_id = message.id or ""
     if message_id.startswith("summary-v") and message_id != plan.summary_id:
-        return "summarized", "merged into the next summary", plan.summary_id
+        return "summarized", _MERGED, _shown_summary_id(plan)
     if message_id.startswith("span-"):
-        return _fate_of_span_summary(message, plan, redaction)
+        rule = FOLDED_SPANS if draft.folds_replacements else _MERGED
+        return _fate_of_span_summary(message, plan, rule, redaction)
     if message_id.startswith("artifact-"):
         return _fate_of_pointer(message_id.removeprefix("artifact-"), plan)
     return None
 
 
-def _fate_of_span_summary(message: Message, plan: CompactionPlan, redaction: RedactionView) -> Verdict:
-    """Return the fate of an earlier span's summary. It stays in place, or its span is part of a larger one now."""
+def _fate_of_span_summary(message: Message, plan: CompactionPlan, rule: str, redaction: RedactionView) -> Verdict:
+    """Return the fate of an earlier span's summary. It stays in place, or it is part of a longer one by some rule."""
     _, record = plan.get_action((message.id or "").removeprefix("span-"))
     if isinstance(record, SummarizationRecord):
-        if message.text == redaction.restore(span_text(record)):
+        # The newest span ended with a line about recall.
+        if message.text.startswith(redaction.restore(span_text(record))):
             return _fate_of_kept("summary of an earlier span")
-        return "summarized", FOLDED_SPANS, f"span-{record.span.start_message_id}"
+        return "summarized", rule, f"span-{record.span.start_message_id}"
     return "dropped", record.reason if isinstance(record, DropRecord) else "its span is gone", None
 
 
@@ -116,9 +122,13 @@ def _fate_of_pointer(artifact_id: str, plan: CompactionPlan) -> Verdict:
         return _fate_of_kept("pointer to externalized content")
     if not plan.summary_text:
         return "dropped", "no room for a summary", None
+    return "summarized", "pointer moved into the summary", _shown_summary_id(plan)
+
+
+def _shown_summary_id(plan: CompactionPlan) -> str:
+    """Return the id of the message that shows what the newest compaction summarized."""
     spans = plan.summarizations if plan.renderer == "inplace" else ()
-    into = f"span-{spans[-1].span.start_message_id}" if spans else plan.summary_id
-    return "summarized", "pointer moved into the summary", into
+    return f"span-{spans[-1].span.start_message_id}" if spans else plan.summary_id
 
 
 def _fate_of_kept(rule: str, *, is_truncated: bool = False) -> Verdict:

@@ -31,7 +31,7 @@ def build_plan(compaction: Compaction, ladder: Ladder) -> CompactionPlan:
     """Return the plan that adds the ladder's records to the session's current plan."""
     session, draft, records = compaction.session, ladder.draft, ladder.records
     old = session.plan
-    summarizations = (*(old.summarizations if old else ()), *_of_type(records, SummarizationRecord))
+    summarizations = (*_earlier_spans(old, ladder), *_of_type(records, SummarizationRecord))
     drops = (*(old.drops if old else ()), *_of_type(records, DropRecord))
     if draft.folds_replacements and summarizations:
         merged = _merge_spans(summarizations, ladder.summary, session.thread)
@@ -60,6 +60,15 @@ def build_plan(compaction: Compaction, ladder: Ladder) -> CompactionPlan:
         original_token_count=compaction.tokens_before,
         learned_window=session.shared.learned_window,
     )
+
+
+def _earlier_spans(plan: CompactionPlan | None, ladder: Ladder) -> tuple[SummarizationRecord, ...]:
+    """Return the spans of earlier compactions."""
+    if plan is None:
+        return ()
+    if ladder.extended_span is None:
+        return plan.summarizations
+    return (*plan.summarizations[:-1], ladder.extended_span)
 
 
 def _lead_ids(compaction: Compaction, draft: Draft) -> tuple[str, ...]:
