@@ -18,7 +18,7 @@ from compact.adapters.plan_stores import FileCompactionStore
 from compact.estimators.encodings import load_counter
 from compact.planning.tool_results.artifacts import SecurityContext
 from compact.planning.tool_results.durability import ToolDurability, ToolDurabilityPolicy
-from compact.recall import PassageIndex, Source
+from compact.recall import KnownWords, PassageIndex, Source
 from compact.recall import index as recall_index
 from compact.recall.chunks import split_text
 from compact.recall.terms import name_of, terms_of
@@ -342,6 +342,12 @@ def search(index: PassageIndex, query: str, **options: Any) -> list[str]:
     return [passage.message_id for passage in passages]
 
 
+def known_words(text: str) -> set[str]:
+    known = KnownWords()
+    known.read(text)
+    return known.words
+
+
 def test_without_fts5_the_same_is_found(monkeypatch):
     sources = [Source(f"m{n}", "tool", f"row {n} has the value V-{n * 7}", context="read table.csv") for n in range(50)]
     index = PassageIndex()
@@ -365,7 +371,7 @@ def test_what_the_prompt_lacks_counts_more():
     index.add(
         [Source("m1", "tool", "port of the staging database 5433"), Source("m2", "user", "port of the database?")]
     )
-    assert search(index, "port database", visible={1}, known_terms=set(terms_of("port of the database?")))[0] == "m1"
+    assert search(index, "port database", visible={1}, known_words=known_words("port of the database?"))[0] == "m1"
 
 
 def test_languages_without_spaces_are_found():
@@ -424,9 +430,9 @@ def test_names_in_other_lines_of_a_shown_message_are_listed_with_a_label():
     (passage,) = index.search("ledger ZX-9000", limit=1, max_tokens=120, count_tokens=lambda text: len(text) // 3)
     *_, last = passage.text.splitlines()
     assert last.startswith("Also in this part: ") and "value_1" in last
-    known = terms_of(last)
+    known = known_words(last)
     (passage,) = index.search(
-        "ledger ZX-9000", limit=1, max_tokens=120, count_tokens=lambda text: len(text) // 3, known_terms=known
+        "ledger ZX-9000", limit=1, max_tokens=120, count_tokens=lambda text: len(text) // 3, known_words=known
     )
     assert "value_1," not in passage.text.splitlines()[-1]
 

@@ -25,9 +25,8 @@ from compact.planning.log import AgentThread
 from compact.planning.plan import ExternalizationRecord
 from compact.planning.tool_results.artifacts import may_read
 from compact.protocols import ArchivedTranscript
-from compact.recall import Passage, PassageIndex, Source, check_limits
+from compact.recall import KnownWords, Passage, PassageIndex, Source, check_limits
 from compact.recall.chunks import searchable_text
-from compact.recall.terms import terms_of
 
 _MAX_CONTEXT_CHARS = 300
 _ARCHIVE_FALLBACK = "recalled without the archive"
@@ -49,7 +48,7 @@ class SessionIndex:
         self._calls: dict[str, str] = {}
         self._request: Request | None = None
         self._request_count = 0
-        self._known_terms: set[str] = set()
+        self._known_words = KnownWords()
         self._visible: set[int] = set()
 
     def is_for(self, thread: AgentThread) -> bool:
@@ -102,21 +101,21 @@ class SessionIndex:
         self.passages.add([source])
 
     def read_prompt(self, session: Session) -> tuple[set[int], set[str]]:
-        """Return the sources that the prompt contains unchanged, and the terms of the whole prompt."""
+        """Return the sources that the prompt contains unchanged, and the words of the whole prompt."""
         request = session.request
         if request is not self._request or len(request.messages) < self._request_count:
             self._request, self._request_count = request, 0
-            self._known_terms, self._visible = set(), set()
+            self._known_words, self._visible = KnownWords(), set()
         for message in request.messages[self._request_count :]:
             number = self.numbers.get(message.id or "")
             logged = session.thread.get(message.id or "")
             if number is not None and logged is not None and (logged is message or logged.text == message.text):
                 self._visible.add(number)
-                self._known_terms.update(terms_of(self.passages.sources[number].text))
+                self._known_words.read(self.passages.sources[number].text)
             else:
-                self._known_terms.update(terms_of(searchable_text(message)))
+                self._known_words.read(searchable_text(message))
         self._request_count = len(request.messages)
-        return self._visible, self._known_terms
+        return self._visible, self._known_words.words
 
 
 def recall(
@@ -148,7 +147,7 @@ def _search(
     engine: Engine, session: Session, index: SessionIndex, query: str, limit: int, max_tokens: int
 ) -> Steps[list[Passage]]:
     """Search the index, without the content of artifacts that the agent may not read or that have expired."""
-    visible, known_terms = index.read_prompt(session)
+    visible, known_words = index.read_prompt(session)
     excluded: set[int] = set()
     checked: set[str] = set()
     while True:
@@ -158,7 +157,7 @@ def _search(
             max_tokens=max_tokens,
             count_tokens=engine.counter.count_text,
             visible=visible,
-            known_terms=known_terms,
+            known_words=known_words,
             excluded=excluded,
         )
         unreadable = set()

@@ -15,9 +15,8 @@ from compact.ledgers.inferred_ledger import UNDISCLOSED, InferredLedger, infer_l
 from compact.messages import Message
 from compact.messages.codecs import get_codec
 from compact.messages.codecs.quarantine import decode_item
-from compact.recall import Passage, PassageIndex, Source
+from compact.recall import KnownWords, Passage, PassageIndex, Source
 from compact.recall.chunks import searchable_text
-from compact.recall.terms import terms_of
 from compact.redaction.view import mask_conversation
 
 HEADINGS: Final = {
@@ -152,7 +151,7 @@ class LogIndex:
         in_prompt = {message.id for message in conversation.context}
         self._passages = PassageIndex()
         self._visible: set[int] = set()
-        self._known_terms: set[str] = set()
+        self._known_words = KnownWords()
         sources: list[Source] = []
         calls: dict[str, str] = {}
         turns = _turns(conversation)
@@ -161,7 +160,7 @@ class LogIndex:
             text = searchable_text(message)
             if log_message.id in in_prompt:
                 self._visible.add(len(sources))
-                self._known_terms.update(terms_of(text))
+                self._known_words.read(text)
             context = " ".join(calls.get(call_id, "") for call_id in message.answers)
             role = "tool" if message.answers else message.role
             turn = turns[log_message.id][0]
@@ -176,7 +175,7 @@ class LogIndex:
             max_tokens=max_tokens,
             count_tokens=count_tokens,
             visible=self._visible,
-            known_terms=self._known_terms,
+            known_words=self._known_words.words,
         )
 
 

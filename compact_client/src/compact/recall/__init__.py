@@ -6,6 +6,7 @@ Pure apart from the index, which is an SQLite database in memory. The engine dec
 from __future__ import annotations
 
 from compact.recall.index import PassageIndex, Source
+from compact.recall.known_words import KnownWords
 from compact.recall.passage import Passage, check_limits, render_passages
 
-__all__ = ["Passage", "PassageIndex", "Source", "check_limits", "render_passages"]
+__all__ = ["KnownWords", "Passage", "PassageIndex", "Source", "check_limits", "render_passages"]

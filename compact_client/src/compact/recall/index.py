@@ -19,7 +19,7 @@ from compact.recall.passage import Passage
 from compact.recall.scores import Chunk, QueryWeights, Section, rank_sections, rarity
 from compact.recall.selection import Selection
 from compact.recall.spread import spread
-from compact.recall.terms import Name, find_term, hidden_parts, names_in, parts_of, query_words, terms_of
+from compact.recall.terms import find_term, hidden_parts, names_in, parts_of, query_words, terms_of
 
 _CREATE: Final = (
     "CREATE VIRTUAL TABLE sections USING fts5(text, content='', columnsize=0, tokenize='unicode61 remove_diacritics 0')"
@@ -35,7 +35,7 @@ _MAX_RARE_SECTIONS: Final = 32
 _MAX_CANDIDATES: Final = 40
 _MAX_SECTIONS: Final = 32
 # The lines of these sections are ranked. The names of all of them may be listed.
-_MAX_RANKED_SECTIONS: Final = 16
+_MAX_RANKED_SECTIONS: Final = 12
 _MIN_SECTIONS: Final = 12
 _MAX_COMMON_TERMS: Final = 4
 _MIN_COMMON_WEIGHT: Final = 2.0
@@ -94,31 +94,25 @@ class PassageIndex:
     def add(self, sources: Iterable[Source]) -> None:
         """Index more sources, the newest one last."""
         documents: list[tuple[int, str]] = []
+        sections, rows_by_text = self._sections, self._rows_by_text
         for source in sources:
             number = len(self.sources)
             self.sources.append(source)
-            for start, end in split_text(source.text, SECTION_CHARS):
-                self._add_section(number, source, start, end, documents)
+            for place, (start, end) in enumerate(split_text(source.text, SECTION_CHARS)):
+                text = source.text[start:end]
+                row = rows_by_text.setdefault(hash(text), len(sections))
+                source.rows.append(row)
+                section = Section(number, place, start, end)
+                if row < len(sections):
+                    # The same lines again, such as a file that was read twice. The newest source has them.
+                    sections[row] = section
+                else:
+                    sections.append(section)
+                    documents.append((row, _document(source, place, text)))
         if self._db is not None and documents:
             self._db.execute("BEGIN")
             self._db.executemany("INSERT INTO sections(rowid, text) VALUES (?, ?)", documents)
             self._db.execute("COMMIT")
-
-    def _add_section(self, number: int, source: Source, start: int, end: int, documents: list[tuple[int, str]]) -> None:
-        text = source.text[start:end]
-        key = hash(text)
-        place = len(source.rows)
-        row = self._rows_by_text.get(key)
-        if row is not None:
-            # The same lines again, such as a file that was read twice. The newest source has them.
-            source.rows.append(row)
-            self._sections[row] = Section(number, place, start, end)
-            return
-        row = self._rows_by_text[key] = len(self._sections)
-        context = f"{source.id} {source.context}" if place < _MAX_CONTEXT_SECTIONS else ""
-        source.rows.append(row)
-        self._sections.append(Section(number, place, start, end))
-        documents.append((row, _storable(f"{text}\n{hidden_parts(text)}\n{context}")))
 
     def search(
         self,
@@ -128,12 +122,12 @@ class PassageIndex:
         max_tokens: int,
         count_tokens: Callable[[str], int],
         visible: Collection[int] = (),
-        known_terms: set[str] | frozenset[str] = frozenset(),
+        known_words: set[str] | frozenset[str] = frozenset(),
         excluded: Collection[int] = (),
     ) -> list[Passage]:
         """Return the best passages, at most `limit` of them with at most `max_tokens` in total.
 
-        `visible` are the numbers of sources that the prompt contains, and `known_terms` are the terms of the prompt.
+        `visible` are the numbers of sources that the prompt contains, and `known_words` are its words and names.
         `excluded` are the numbers of sources that may not be shown.
         """
         words = query_words(query, _MAX_QUERY_WORDS)
@@ -142,8 +136,8 @@ class PassageIndex:
         self._forget_old_sections()
         weights, hits, common = self._look_up(words, visible, excluded)
         sections = [(self._read(hit.row), hit.terms) for hit in hits[:_MAX_RANKED_SECTIONS]]
-        ranked = rank_sections(sections, common, self.sources, weights, visible, known_terms)
-        selection = Selection(self.sources, ranked, known_terms, count_tokens)
+        ranked = rank_sections(sections, common, self.sources, weights, visible, known_words)
+        selection = Selection(self.sources, ranked, known_words, count_tokens)
         selection.choose(limit, max_tokens)
         selection.add_names(self._names(hits, visible))
         selection.choose_more()
@@ -277,7 +271,7 @@ class PassageIndex:
                 section.chunks, section.names = (), None
             self._cached = []
 
-    def _names(self, hits: Iterable[Hit], visible: Collection[int]) -> Iterator[tuple[int, Sequence[Name]]]:
+    def _names(self, hits: Iterable[Hit], visible: Collection[int]) -> Iterator[tuple[int, Mapping[str, str]]]:
         """Yield the source and the names of each section around the lines that a search has found, best first.
 
         The prompt has the names of visible sources.
@@ -322,6 +316,12 @@ def _longest(terms: Sequence[str], count: int) -> Sequence[str]:
 
 def _phrase(term: str) -> str:
     return '"' + term.replace('"', '""') + '"'
+
+
+def _document(source: Source, place: int, text: str) -> str:
+    """Return what the database indexes of a section."""
+    context = f"{source.id} {source.context}" if place < _MAX_CONTEXT_SECTIONS else ""
+    return _storable(f"{text}\n{hidden_parts(text)}\n{context}")
 
 
 def _storable(text: str) -> str:

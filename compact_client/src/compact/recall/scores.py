@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, Protocol
 
-from compact.recall.terms import Name, find_term, long_tokens
+from compact.recall.terms import find_term, long_tokens
 
 # Terms of a query that stand together are a better sign than the same terms spread over all of it.
 _WINDOW_WORDS: Final = 30
@@ -26,7 +26,7 @@ _IN_PROMPT_WEIGHT: Final = 0.2
 _NOVELTY_WEIGHT: Final = 30.0
 _RECENCY_WEIGHT: Final = 0.05
 _MIN_TERMS: Final = 6
-_MAX_CHUNKS: Final = 24
+_MAX_CHUNKS: Final = 16
 _UNKNOWN_TERM: Final = 0.01
 
 
@@ -37,21 +37,14 @@ class Chunk:
     source: int
     start: int
     end: int
-    tokens: tuple[str, ...] | None = None
+    words: AbstractSet[str] | None = None
     """The longer words and names, after a search has read them."""
-    terms: frozenset[str] = frozenset()
 
-    def read_tokens(self, text: str) -> tuple[str, ...]:
+    def read_words(self, text: str) -> AbstractSet[str]:
         """Return the longer words and names of this chunk, which can say something new. `text` is its source's."""
-        if self.tokens is None:
-            self.tokens = long_tokens(text[self.start : self.end])
-        return self.tokens
-
-    def read_terms(self, text: str) -> frozenset[str]:
-        """Return the tokens in lower case."""
-        if not self.terms:
-            self.terms = frozenset(map(str.lower, self.read_tokens(text)))
-        return self.terms
+        if self.words is None:
+            self.words = set(long_tokens(text[self.start : self.end].lower()))
+        return self.words
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +58,7 @@ class Section:
     end: int
     chunks: Sequence[Chunk] = ()
     """Its lines, after a search has read them."""
-    names: Sequence[Name] | None = None
+    names: Mapping[str, str] | None = None
     """Its names, after a search has read them."""
 
 
@@ -82,7 +75,7 @@ class RankedChunk:
 
     chunk: Chunk
     score: float
-    novel: frozenset[str]
+    novel: AbstractSet[str]
     """The longer terms that the prompt does not have."""
 
 
@@ -129,7 +122,7 @@ def rank_sections(
     sources: Sequence[Text],
     weights: QueryWeights,
     visible: Collection[int],
-    known_terms: AbstractSet[str],
+    known_words: AbstractSet[str],
 ) -> list[RankedChunk]:
     """Return the best chunks of sections, each with its worth. The model asks for what it cannot see.
 
@@ -141,8 +134,8 @@ def rank_sections(
         matches += _match_chunks(section, sources[section.source].text, terms, common, weights)
     ranked = []
     for match, chunk in heapq.nlargest(_MAX_CHUNKS, matches, key=itemgetter(0)):
-        own = chunk.read_terms(sources[chunk.source].text)
-        novel = own - known_terms
+        own = chunk.read_words(sources[chunk.source].text)
+        novel = own - known_words
         value = 1 + _NOVELTY_WEIGHT * len(novel) / (_MIN_TERMS + len(own))
         value *= 1 + _RECENCY_WEIGHT * chunk.source / len(sources)
         value *= _IN_PROMPT_WEIGHT if chunk.source in visible else 1.0

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, Protocol
 
 from compact.recall.passage import Passage
 from compact.recall.scores import Chunk, RankedChunk
-from compact.recall.terms import Name, name_of
+from compact.recall.terms import names_in
 
 _MIN_SHARE: Final = 0.02
 _COVERED_WEIGHT: Final = 0.1
@@ -91,12 +91,12 @@ class Selection:
         self,
         sources: Sequence[SourceText],
         ranked: Sequence[RankedChunk],
-        known_terms: AbstractSet[str],
+        known_words: AbstractSet[str],
         count_tokens: Callable[[str], int],
     ) -> None:
         self._sources = sources
         self._ranked = _newest_of_equal(sources, ranked)
-        self._known_terms = known_terms
+        self._known_words = known_words
         self._count_tokens = count_tokens
         self._groups: list[_Group] = []
         self._limit = self._max_tokens = 0
@@ -162,7 +162,7 @@ class Selection:
         self._left -= tokens
         return True
 
-    def add_names(self, names: Iterable[tuple[int, Iterable[Name]]]) -> None:
+    def add_names(self, names: Iterable[tuple[int, Mapping[str, str]]]) -> None:
         """List names that the prompt does not have, from other lines of the shown messages and from other messages.
 
         `names` yields the source of a section and its names, the best section first. Only as many sections are read
@@ -171,19 +171,16 @@ class Selection:
         if not self._groups:
             return
         groups = {number: group for group in self._groups for number in group.chunks}
-        seen = self._shown_names()
+        seen, known = self._shown_names(), self._known_words
         for number, section_names in names:
-            fresh = []
-            for key, name in section_names:
-                if key not in seen and key not in self._known_terms:
-                    seen.add(key)
-                    fresh.append(name)
+            fresh = [key for key in section_names if key not in seen and key not in known]
             if not fresh:
                 continue
+            seen.update(fresh)
             group = groups.get(number)
             if group is None:
                 group = groups[number] = min(self._groups, key=lambda group: group.distance(number))
-            if not self._list_names(group, number, fresh):
+            if not self._list_names(group, number, [section_names[key] for key in fresh]):
                 break
 
     def _list_names(self, group: _Group, number: int, names: list[str]) -> bool:
@@ -201,13 +198,8 @@ class Selection:
 
     def _shown_names(self) -> set[str]:
         """Return the names of the shown lines, in lower case."""
-        return {
-            name[0]
-            for group in self._groups
-            for item in group.items()
-            for token in item.chunk.read_tokens(self._sources[item.chunk.source].text)
-            if (name := name_of(token))
-        }
+        chunks = (item.chunk for group in self._groups for item in group.items())
+        return {key for chunk in chunks for key in names_in(self._text(chunk))}
 
     def passages(self, visible: Collection[int]) -> list[Passage]:
         """Return the passages, best first, within the tokens."""

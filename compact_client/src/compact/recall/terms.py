@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from typing import Final
 
 # An identifier, path or id in lower case, and in its form for a list.
@@ -96,9 +97,7 @@ def find_term(lower: str, term: str, start: int = 0) -> int:
 
 def hidden_parts(text: str) -> str:
     """Return the terms that a tokenizer for words does not see: parts of camelCase, and pairs of characters."""
-    classes = text.encode("ascii", "replace").translate(_LETTER_CLASSES)
-    words = dict.fromkeys(_mixed_words(text, classes, b"aA") + _mixed_words(text, classes, b"AAa"))
-    parts = list(map(_camel_parts, words))
+    parts = list(map(_camel_parts, _mixed_words(text)))
     if not text.isascii() and _UNSPACED.search(text):
         parts += (term for word in set(_UNSPACED_WORD.findall(text)) for term in _expand(word))
     return " ".join(parts)
@@ -109,28 +108,25 @@ def _camel_parts(word: str) -> str:
     return " ".join(_WORD_PARTS.findall(word))
 
 
-def _mixed_words(text: str, classes: bytes, pattern: bytes) -> list[str]:
-    """Return the words whose letters have a pattern. `classes` has one byte for each character of the text."""
+def _mixed_words(text: str) -> Iterable[str]:
+    """Return the words with a capital letter after a small one, or with two before a small one."""
+    classes = f"{text} ".encode("ascii", "replace").translate(_LETTER_CLASSES).replace(b"AAa", b"AaA")
     words = []
-    index = classes.find(pattern)
+    index = classes.find(b"aA")
     while index >= 0:
         end = classes.find(b" ", index)
-        words.append(text[classes.rfind(b" ", 0, index) + 1 : end if end >= 0 else None])
-        index = classes.find(pattern, end) if end >= 0 else -1
-    return words
+        words.append(text[classes.rfind(b" ", 0, index) + 1 : end])
+        index = classes.find(b"aA", end)
+    return dict.fromkeys(words)
 
 
-def names_in(text: str) -> list[Name]:
-    """Return the identifiers, paths and ids of a text in their order. A name may be there more than once."""
-    return [name for token in _find_long_tokens(text) if (name := name_of(token))]
+def names_in(text: str) -> dict[str, str]:
+    """Return the identifiers, paths and ids of a text in their order: the form for a list, by the one in lower case."""
+    return dict(filter(None, map(name_of, long_tokens(text))))
 
 
-def long_tokens(text: str) -> tuple[str, ...]:
-    """Return the words, identifiers and paths of at least four characters, each once and without its parts."""
-    return tuple(dict.fromkeys(_find_long_tokens(text)))
-
-
-def _find_long_tokens(text: str) -> list[str]:
+def long_tokens(text: str) -> list[str]:
+    """Return the words, identifiers and paths of at least four characters, without their parts."""
     return (_ASCII_LONG_TOKEN if text.isascii() else _LONG_TOKEN).findall(text)
 
 
@@ -145,7 +141,8 @@ def name_of(token: str) -> Name | None:
         return (token.lower(), token) if is_name and _MIN_NAME_CHARS <= len(token) <= _MAX_NAME_CHARS else None
     if len(token) < _MIN_NAME_CHARS or (_LETTER.search(token) is None and len(_DIGIT.findall(token)) < _MIN_ID_DIGITS):
         return None
-    name = _LINE_NUMBER.sub(r"\1", token) if "." in token else token
+    line_number = _LINE_NUMBER.search(token) if "." in token else None
+    name = token[: line_number.end(1)] if line_number else token
     if name.count("/") > _MAX_NAME_FOLDERS:
         end = "/".join(name.split("/")[-_MAX_NAME_FOLDERS:])
         return (end.lower(), f"…/{end}") if len(end) < _MAX_NAME_CHARS - 1 else None
