@@ -1,9 +1,9 @@
 """Select what a summary keeps: lines, records, ledgers and names, by value per token within a budget.
 
 This is budgeted maximum coverage. The value of a line is the reuse score of the entities that no selected line mentions
-yet, plus a bonus for its summary field. A bare name has a part of its entity's score, and so has a line of code that
-only repeats it. A greedy algorithm selects by value per token and is deterministic. The constants in `span_index` and
-`entity_names` define the values.
+yet, plus a bonus for its summary field. A bare name has a part of its entity's score, and so has a line of tool output
+that only repeats it. A greedy algorithm selects by value per token and is deterministic. The constants in `span_index`
+and `entity_names` define the values.
 
 Two kinds of lines come first, each within a share of the budget: the requests, and what the user wants in every summary
 (standing instructions, artifacts, and lines that match `keep_keys`). In the last share, lines compete with the names of
@@ -33,7 +33,7 @@ _MIN_LINE_TOKENS: Final = 4
 _MAX_MISFITS: Final = 64  # The next phase uses a small rest better than the thousandth best line.
 _OUTPUT_HALF_VALUE_LINES: Final = 24.0  # after this many lines of one output, the next one is worth half
 _CHILD_HALF_VALUE_LINES: Final = 2.0  # the same for records with the same id that other records contain
-# How much of an entity's value a line of code has that neither introduces the entity nor explains it in words.
+# How much of an entity's value a line has that neither introduces nor explains the entity.
 _BARE_LINE_WORTH: Final = 0.5
 # A line of output is hard to interpret without the call that produced it.
 _CALL_OF_OUTPUT_VALUE: Final = 0.1  # for each selected line of its output

@@ -71,13 +71,7 @@ _QUOTATION_MARKS: Final = frozenset("\"'`")
 _LONE_WORD: Final = re.compile(r"[\"'`][^\"'`\s]{0,80}[\"'`],?")
 _SHOWN_KINDS: Final = frozenset({"output", "record"})
 _TOOL_TEXT_KINDS: Final = frozenset({"output", "code"})
-# Words between spaces that are not part of an expression, as in a comment or a message.
-_PLAIN_WORD: Final = re.compile(r"(?<![\w.$-])[A-Za-z][a-z]{2,}+(?![\w.(\[=:-])")
-_KEYWORD_NAMES: Final = (
-    "and append assert bool class const def elif else err error false for from func import int len let nil none not "
-    "package raise range return self string struct true type var"
-)
-_KEYWORDS: Final = frozenset(_KEYWORD_NAMES.split())
+_FILE_FIELDS: Final = frozenset({"files", "files_read"})
 _CALL_KINDS: Final = frozenset({"call", "command", "edit"})
 _OPTION: Final = re.compile(r"[(,] ?([\w-]+)=(?!true|false|null)([A-Za-z][\w-]{2,30})(?=[,)])")
 _ID_OPTION: Final = re.compile(r"id|.*(?:[_-]id|Id|ID)")
@@ -90,6 +84,8 @@ _KEPT_TYPES: Final = frozenset({"ident", "quoted", "flag", "name"})
 _WORD_TYPES: Final = frozenset({"acronym", "name", "num", "unit"})
 # Numbers mean nothing without the text around them.
 NUMBER_TYPES: Final = frozenset({"num", "unit"})
+
+_LineEntities = tuple[tuple[int, ...], Sequence[int]]  # those of a line, and those that its message mentioned before
 
 
 @dataclass(slots=True)
@@ -106,7 +102,7 @@ class Candidate:
     is_priority: bool
     subject: int = -1  # for a record: the entity that identifies it
     subject_worth: float = 0.0  # for a record: how much of the reuse score of that entity the line is worth
-    unexplained: tuple[int, ...] = ()  # entities that a line of code repeats without a word about them
+    unexplained: tuple[int, ...] = ()  # entities about which another line says more
 
 
 class _EntityIds(dict[Mention, int]):
@@ -190,17 +186,19 @@ class SpanIndex:
         candidates = self._candidates_by_line
         for block in blocks:
             values = chain(block.values, repeat(FIRST_LINE_VALUE))
-            for text, entities, value in zip(block.lines, self._record_usage(block, last_user), values, strict=False):
+            mentions = self._record_usage(block, last_user)
+            for text, (entities, repeated), value in zip(block.lines, mentions, values, strict=False):
                 if text in candidates:
                     if (candidate := candidates[text]) is not None:
                         _record_repetition(candidate, text, block)
                 elif self._keep is not None or self._is_informative(text, block, entities):
-                    candidates[text] = self._add_candidate(text, block, entities, value)
+                    candidate = candidates[text] = self._add_candidate(text, block, entities, value)
+                    candidate.unexplained = _unexplained_entities(candidate, repeated)
 
     def add_visible(self, blocks: Iterable[Block], *, last_user: int = -1) -> None:
         """Index lines that stay in the prompt, so that the summary does not repeat what they mention."""
         for block in blocks:
-            self.visible.update(*self._record_usage(block, last_user))
+            self.visible.update(*(entities for entities, _ in self._record_usage(block, last_user)))
             for text in block.lines:
                 self._candidates_by_line.setdefault(text)
 
@@ -241,8 +239,6 @@ class SpanIndex:
             label = text.partition(": ")[0].partition(" ")[2]
             mentions = find_entities(label) if label else ()
             candidate.subject, candidate.subject_worth = self._entity_ids[mentions[0]] if mentions else -1, value
-        elif block.kind in _TOOL_TEXT_KINDS:
-            candidate.unexplained = self._repeated_without_words(text, entities)
         if field in _REPEATED_FIELDS and (earlier := self._earlier_run(text)) is not None:
             candidate.bonus += earlier.bonus + _REPEATED_CALL_BONUS
             earlier.bonus = 0.0
@@ -267,12 +263,6 @@ class SpanIndex:
         old, new = set(earlier.text.lower().split()), set(words)
         if len(old & new) >= _SAME_WORDS_SHARE * len(old | new):
             earlier.bonus = 0.0
-
-    def _repeated_without_words(self, text: str, entities: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the entities that earlier lines introduced, if the line contains only code."""
-        usages = self.usages
-        repeated = [entity for entity in entities if usages[entity].first_line != text]
-        return tuple(repeated) if repeated and not _has_words[text] else ()
 
     def _is_informative(self, text: str, block: Block, entities: tuple[int, ...]) -> bool:
         """False for lines that say nothing: tool text without entities, a lone quoted word, an announcement."""
@@ -305,7 +295,7 @@ class SpanIndex:
             return True
         return self._keep is not None and self._keep.search(text) is not None
 
-    def _record_usage(self, block: Block, last_user: int) -> list[tuple[int, ...]]:
+    def _record_usage(self, block: Block, last_user: int) -> list[_LineEntities]:
         """Update the usage of every entity in a block and return the entities of each line.
 
         These are the innermost loops of a compaction, so they avoid function calls.
@@ -316,7 +306,7 @@ class SpanIndex:
         is_shown, is_code = kind in _SHOWN_KINDS, kind == "code"
         is_name = block.field == "entities"
         is_kept = block.entry is not None
-        entities_by_line: list[tuple[int, ...]] = []
+        lines: list[_LineEntities] = []
         for text in block.lines:
             chars += len(text) + 1
             entities = known.get(text)
@@ -325,23 +315,26 @@ class SpanIndex:
                 shown = shown_text(text, block.parent)
                 mentions = _name_mentions(text) if is_name else _mentions(shown, kind)
                 entities = known[text] = tuple(dict.fromkeys(map(entity_id, mentions)))
+            repeated: list[int] = []
             for entity in entities:
                 usage = usages[entity]
                 usage.last_chars = chars
+                if usage.last_position == position:
+                    repeated.append(entity)
+                else:
+                    usage.last_position = position
+                    usage.messages += 1
                 if is_shown:
                     usage.shown += 1
                 elif is_code:
                     usage.written += 1
                 else:
                     usage.said += 1
-            entities_by_line.append(entities)
+            lines.append((entities, repeated))
         self._chars = chars
-        for entity in entities_by_line[0] if len(entities_by_line) == 1 else set().union(*entities_by_line):
+        for entity in lines[0][0] if len(lines) == 1 else set().union(*(entities for entities, _ in lines)):
             usage = usages[entity]
             usage.is_kept |= is_kept
-            if usage.last_position != position:
-                usage.last_position = position
-                usage.messages += 1
             if is_shown:
                 usage.smallest_output_chars = min(usage.smallest_output_chars, block.size)
             elif kind == "user":
@@ -349,7 +342,7 @@ class SpanIndex:
                 usage.in_last_request |= position == last_user
             elif kind in _CALL_KINDS:
                 usage.as_argument = True
-        return entities_by_line
+        return lines
 
 
 def _field_bonus(field: str, *, is_kept: bool) -> float:
@@ -393,14 +386,21 @@ def _record_repetition(candidate: Candidate, text: str, block: Block) -> None:
         candidate.bonus, candidate.is_priority = FIELD_BONUS["constraints"], True
 
 
+def _unexplained_entities(candidate: Candidate, repeated: Sequence[int]) -> tuple[int, ...]:
+    """Return the entities about which another line says more.
+
+    The first line of an output that mentions an entity introduces it, as a comment or a definition does, and later ones
+    repeat it. The list of files says nothing about a file except that it was changed.
+    """
+    if candidate.field in _FILE_FIELDS:
+        return candidate.entities
+    # All lines of an earlier summary have the same position.
+    is_output = candidate.block.kind in _TOOL_TEXT_KINDS and candidate.block.entry is None
+    return tuple(repeated) if is_output else ()
+
+
 def _is_lone_word(text: str) -> bool:
     return text[0] in _QUOTATION_MARKS and _LONE_WORD.fullmatch(text) is not None
-
-
-def _find_words(text: str) -> bool:
-    """Return True if a line has at least two words that are not keywords of a programming language."""
-    words = (word for word in _PLAIN_WORD.findall(text) if word.lower() not in _KEYWORDS)
-    return next(words, None) is not None and next(words, None) is not None
 
 
 def _template(text: str) -> str:
@@ -408,6 +408,5 @@ def _template(text: str) -> str:
     return _WORD_WITH_DIGIT.sub("#", text) if _DIGIT.search(text) else ""
 
 
-_has_words: Final = TextCache(_find_words, max_chars=2_000_000)
 _templates: Final = TextCache(_template, max_chars=1_000_000)
 _record_values: Final = TextCache(_without_field_names, max_chars=1_000_000)
