@@ -196,6 +196,20 @@ def test_a_share_of_zero_truncates_every_long_output():
 
 
 @pytest.mark.req("R-TRUNC-1")
+@pytest.mark.parametrize("kind", ["tokens", "bytes"])
+def test_a_new_process_does_not_truncate_an_output_again(kind):
+    """A text with a marker that is much longer than the limit is truncated like any other."""
+    policy = CompactPolicy(tool_output_share=0, tool_output_truncation=kind)
+    config = CompactConfig("gpt-5", 128_000, policy=policy, artifact_store=MemoryArtifactStore())
+    out = CompactManager(config).preflight("s", history(LONG))
+    assert " truncated…" in out[2]["content"]
+    assert CompactManager(config).preflight("s", out) == out
+    longer = history(f"{LONG}\n{out[2]['content']}")
+    again = CompactManager(config).preflight("s", longer)[2]["content"]
+    assert len(again) == pytest.approx(len(out[2]["content"]), rel=0.05)
+
+
+@pytest.mark.req("R-TRUNC-1")
 def test_the_full_text_goes_to_the_artifact_store():
     """The marker names the artifact, and `read_artifact` returns the whole output."""
     recorder = Recorder()

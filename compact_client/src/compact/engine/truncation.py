@@ -18,7 +18,7 @@ from compact.exceptions import StoreFailed
 from compact.messages import Message
 from compact.messages.codecs.base import ChangeOutput
 from compact.planning.tool_results.artifacts import ArtifactMetadata
-from compact.planning.tool_results.truncation import fits_without_counting, truncate_output
+from compact.planning.tool_results.truncation import fits_without_counting, is_truncated_output, truncate_output
 from compact.policy import CompactPolicy
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def truncate_arrivals(
         was_truncated = _is_truncated_by_plan(session, message)
         tokens = engine.counter.count_text(message.text)
         if tokens <= (policy.tool_output_max_tokens if was_truncated else limit):
+            continue
+        if is_truncated_output(message.text, policy, engine.counter.count_text):
             continue
         reason = f"the output has {tokens:,} tokens, more than {limit:,}, when it arrives"
         if was_truncated:

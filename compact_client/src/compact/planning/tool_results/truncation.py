@@ -6,6 +6,7 @@ has its result. Records and lines stay whole, unless they are too long for that.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from compact.policy import CompactPolicy
 APPROX_BYTES_PER_TOKEN = 4
 _SIZE_ATTEMPTS = 8
 _UNITS_TOKENS = 8  # the number of lines or records in the marker
+_NOTE_TOKENS = 64  # the marker, and the pointer to the full text
+_MARKER = re.compile(r"…\d+ (?:tokens|chars) truncated…")
 _MAX_UNIT_SHARE = 0.8  # of the limit, for a record. A longer one would hardly fit beside the marker.
 
 
@@ -75,6 +78,16 @@ def truncate_output(content: str, policy: CompactPolicy, count_tokens: Callable[
     # The buffer allows for escaping. It is not a second threshold: every output over the limit is cut.
     limit = limit if tokens > limit else policy.tool_output_max_tokens
     return truncate_with_split(content, limit, count_tokens, with_line_count=policy.tool_output_line_count)
+
+
+def is_truncated_output(content: str, policy: CompactPolicy, count_tokens: Callable[[str], int]) -> bool:
+    """True for an output that was truncated as the policy requires, for example by an earlier process."""
+    if _MARKER.search(content) is None:
+        return False
+    limit = int(policy.tool_output_max_tokens * policy.tool_output_serialization_buffer)
+    if policy.tool_output_truncation == "bytes":
+        return len(content.encode("utf-8", "surrogatepass")) <= (limit + _NOTE_TOKENS) * APPROX_BYTES_PER_TOKEN
+    return count_tokens(content) <= limit + _NOTE_TOKENS
 
 
 def fits_without_counting(content: str, max_tokens: int) -> bool:
