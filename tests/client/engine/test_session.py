@@ -185,6 +185,25 @@ def test_a_restarted_process_continues_with_the_stored_plan(tmp_path, renderer, 
     assert sum(str(item["content"]).startswith("<COMPACT-SUMMARY v2>") for item in again) == (renderer != "inplace")
 
 
+@pytest.mark.req("D-CON-1")
+def test_a_restarted_process_plans_with_the_growth_that_the_first_one_measured():
+    """Its next compaction leaves the same space for later calls, so it renders the same bytes."""
+    store = MemoryCompactionStore()
+    manager = small_manager(plan_store=store, window=4000)
+    prompt = [SYSTEM]
+    for turn in range(0, 80, 2):
+        prompt = manager.preflight("s", [*prompt, *dicts(2, start=turn)])
+        if manager.plan("s"):
+            break
+    copy = MemoryCompactionStore()
+    copy.commit_plan("s", manager.plan("s"), 0)
+    restarted = small_manager(plan_store=copy, window=4000)
+    assert restarted.preflight("s", prompt) == manager.preflight("s", prompt) == prompt
+    longer = [*prompt, *dicts(40, start=100)]
+    assert restarted.preflight("s", longer) == manager.preflight("s", longer)
+    assert restarted.plan("s").step == 2
+
+
 def responses_turn(number):
     """Return a question, reasoning and a call without text, the call's output, and an answer."""
     return [

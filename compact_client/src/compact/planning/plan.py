@@ -176,6 +176,8 @@ class CompactionPlan:
     compacted_token_count: int = 0
     learned_window: int | None = None
     """The context window that a provider's overflow error stated or implied."""
+    growth_tokens: tuple[int, ...] = ()
+    """Tokens that each of the last calls added, from which the next compaction plans."""
     cache: CacheEffect | None = None
     ledger: tuple[LedgerEntry, ...] = ()
     """The fate of every message of the prompt that was compacted, in order."""

@@ -59,6 +59,7 @@ def build_plan(compaction: Compaction, ladder: Ladder) -> CompactionPlan:
         lead_ids=_lead_ids(compaction, draft),
         original_token_count=compaction.tokens_before,
         learned_window=session.shared.learned_window,
+        growth_tokens=tuple(session.growth),
     )
 
 

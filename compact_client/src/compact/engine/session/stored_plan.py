@@ -122,6 +122,7 @@ def restore_plan(session: Session, plan: CompactionPlan, items: Sequence[Any], c
     _rebuild_log(session, copies, decoded, known_ids, [absorbed[message_id] for message_id in hidden_ids])
     for index, template in templates.items():
         session.redaction.learn(template, decoded[index])
+    session.growth.extend(() if session.growth else plan.growth_tokens)
     session.set_plan(plan)
     return True
 
