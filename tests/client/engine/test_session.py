@@ -204,6 +204,21 @@ def test_a_restarted_process_plans_with_the_growth_that_the_first_one_measured()
     assert restarted.plan("s").step == 2
 
 
+def test_a_new_process_without_a_store_gives_an_inherited_summary_its_length():
+    """Its text is not summarized like that of other messages."""
+    history = [SYSTEM]
+    for turn in range(200):
+        order = {"role": "assistant", "content": f"Order ORD-{turn:04} was paid by customer_{turn}@example.org."}
+        history += [{"role": "user", "content": f"Who paid order ORD-{turn:04}?"}, order]
+    options = {"window": 4000, "policy": {"keep_recent_turns": 1}}
+    prompt = small_manager(**options).preflight("s", history)
+    question = {"role": "user", "content": "And these? " + "word " * 600}
+    next_prompt = small_manager(**options).preflight("s", [*prompt, question])
+    first, second = (json.dumps(messages).count("@example.org") for messages in (prompt, next_prompt))
+    assert json.dumps(next_prompt).count("<COMPACT-SUMMARY") == 1
+    assert first == second == 200
+
+
 def responses_turn(number):
     """Return a question, reasoning and a call without text, the call's output, and an answer."""
     return [

@@ -245,17 +245,27 @@ def _results_to_keep(compaction: Compaction) -> set[str]:
 
 
 def _summary_tokens(compaction: Compaction) -> int:
+    """Return the tokens of the session's summary, or of the one that an earlier process left in the history."""
     plan = compaction.session.plan
     if plan is None or not plan.summary_text:
-        return 0
+        return _inherited_tokens(compaction)
     return compaction.engine.counter.count_assistant_text(compaction.session.redaction.restore(plan.summary_text))
+
+
+def _inherited_tokens(compaction: Compaction) -> int:
+    """Return the tokens of summaries that an earlier process left in the history."""
+    pairs = zip(compaction.messages, compaction.counts, strict=True)
+    return sum(tokens for message, tokens in pairs if message.is_summary)
 
 
 def _removed_tokens(compaction: Compaction) -> int:
     """Return the tokens that earlier compactions removed, and those that this one cut from outputs."""
     plan = compaction.session.plan
     absorbed_tokens = sum(entry.tokens for entry in plan.absorbed) if plan else 0
-    return absorbed_tokens + sum(item.tokens_before - item.tokens_after for item in compaction.truncations.values())
+    # It is not known what an earlier process removed, but its summary has at most this share of that.
+    summarized_tokens = int(_summary_tokens(compaction) / compaction.engine.policy.summary_ratio)
+    removed_tokens = max(absorbed_tokens, summarized_tokens - _inherited_tokens(compaction))
+    return removed_tokens + sum(item.tokens_before - item.tokens_after for item in compaction.truncations.values())
 
 
 def _replacement_tokens(compaction: Compaction) -> int:
