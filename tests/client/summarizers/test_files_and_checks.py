@@ -174,6 +174,14 @@ def test_the_outline_of_a_file_stays_with_its_file():
     assert "- app/dump.py: def dump(*vals):" in lines
 
 
+def test_an_imported_package_is_shown_with_its_statement():
+    """The path of a package alone says nothing. A string that is no import stays as it is."""
+    code = 'package cli\n\nimport (\n\t"example.org/app/cli/paths"\n)\n\nvar zones = []string{\n\t"Asia/Tokyo"\n}'
+    lines = Session("Look around.").call("Read", code, file_path="cli/zones.go").text().split("\n")
+    assert ' import "example.org/app/cli/paths"' in lines
+    assert not [line for line in lines if line.startswith(' import "Asia')]
+
+
 def test_a_long_listing_is_a_list_of_names():
     """Permissions, owners and sizes of files take most of a listing, and are hardly ever needed again."""
     rows = ["total 300", "drwxr-xr-x 36 root root   4096 Apr 30 08:32 examples"]

@@ -26,6 +26,15 @@ def test_a_path_in_the_output_of_grep_is_one_entity():
     assert {key for text in texts for key, kind in find_entities(text) if kind == "path"} == {"src/app.go"}
 
 
+def test_comments_and_formats_with_a_slash_are_not_paths():
+    lines = (
+        "return nil //nolint:nilerr // The caller logs it.",
+        'fmt.Sprintf("%s/%d", a, b)',
+        "open(docs/%s/index.md)",
+    )
+    assert not [key for line in lines for key, kind in find_entities(line) if kind == "path"]
+
+
 def test_a_branch_of_a_switch_is_not_a_reference():
     """`case 0:` is code, and `case 1182` is a ticket."""
     assert find_entities("case 0:") == ()

@@ -1,6 +1,7 @@
 """Split messages into blocks of verbatim lines and label each block with its kind.
 
-Lines are never rewritten, only clipped, so that every line of a summary can be found in its source message.
+Lines are only clipped, so that every line of a summary can be found in its source message. The exceptions are listings,
+which become lines of names, and imported packages, which are shown as statements of their own.
 """
 
 from __future__ import annotations
@@ -66,6 +67,9 @@ _FENCE: Final = "```"
 _COMMIT_TEXT: Final = re.compile(r"\bgit commit\b.*<<-?\s?['\"]?\w+['\"]?$")
 
 _PATH_LINE: Final = re.compile(r"[~.\w@+-]*(?:/[\w.@+-]+)+/?")
+_IMPORTS_START: Final = "import (\n"  # of Go
+_IMPORTS: Final = re.compile(r"import \(\n[^)]*+\)")
+_PACKAGE: Final = re.compile(r'^([\s\d→|]*+)("[\w.-]++(?:/[\w.-]++)+")$', re.MULTILINE)
 _PATHS_LABEL: Final = "listed files: "
 # A row of `ls -l`. Its name is a tenth of it, and the rest is hardly ever needed again.
 _LISTED_FILE: Final = re.compile(
@@ -344,7 +348,7 @@ def output_lines(text: str) -> list[str]:
     """Return the lines of a tool output without line numbers and separator lines."""
     lines: list[str] = []
     paths: list[str] = []
-    for raw in plain_lines(_fold_listings(text)):
+    for raw in plain_lines(_split_imports(_fold_listings(text))):
         line = raw.strip()
         if line and line[0].isdigit():
             line = _LINE_NUMBER.sub("", line)
@@ -374,6 +378,13 @@ _output_lines: Final[TextCache[Sequence[str]]] = TextCache(output_lines, max_cha
 
 def _is_path(line: str) -> bool:
     return "/" in line and " " not in line and "\t" not in line and _PATH_LINE.fullmatch(line) is not None
+
+
+def _split_imports(text: str) -> str:
+    """Write each imported package as a statement, because its path alone says nothing."""
+    if _IMPORTS_START not in text:
+        return text
+    return _IMPORTS.sub(lambda imports: _PACKAGE.sub(r"\1import \2", imports.group()), text)
 
 
 def _fold_listings(text: str) -> str:

@@ -121,7 +121,8 @@ _PART_SEPARATOR: Final = re.compile(r"[^\w.$#-]+")
 _LINE_SUFFIX: Final = re.compile(r":\d+(?:[:-]\d+)*:?$")
 # A line of `grep -n`, with context after a dash: `src/app.go:12:func`, `src/app.go-13-`.
 _GREP_LINE: Final = re.compile(r"(.*\.[A-Za-z]\w{0,5})(?::\d+:|-\d+-)(.*)")
-_PATH_OK: Final = re.compile(r"[\w.@~+%:#/-]+")
+# Not a comment such as `//nolint:gosec`, and not a format such as `%s/%d`.
+_PATH_OK: Final = re.compile(r"(?!//|(?:\S*/)?%[a-z])[\w.@~+%:#/-]+")
 _HAS_ALPHA: Final = re.compile(r"[A-Za-z]")
 
 _EXTENSION_NAMES: Final = """
