@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable
 from difflib import SequenceMatcher
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from compact.redaction.findings import MASK
@@ -206,7 +206,7 @@ def _align_quoted(raw: str, masked: str) -> list[Piece] | None:
 
 def _compare(raw: str, masked: str) -> list[Piece] | None:
     """Compare word by word, for a redaction function of the caller that uses its own masks."""
-    raw_words, masked_words = _WORD.findall(raw), _WORD.findall(masked)
+    raw_words, masked_words = _first_words(raw), _first_words(masked)
     if len(raw_words) + len(masked_words) > _MAX_COMPARED_WORDS:
         return None
     pieces: list[Piece] = []
@@ -218,3 +218,8 @@ def _compare(raw: str, masked: str) -> list[Piece] | None:
             pieces.append((text, "".join(raw_words[start:end])))
             text = ""
     return [*pieces, (text, None)]
+
+
+def _first_words(text: str) -> list[str]:
+    """Return the words of a text and the spaces between them, at most one more than can be compared."""
+    return [match[0] for match in islice(_WORD.finditer(text), _MAX_COMPARED_WORDS + 1)]

@@ -12,6 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 from compact.messages import Message
@@ -164,11 +165,15 @@ class _FactFinder:
         lines = {text for block in read_blocks(rendered) for text in block.lines}
         self._keys = {key for key, _ in set().union(*map(find_entities, lines))}
         self._keys.update(entity.key for entity in summary.entities)
-        self._summary_lines = _SummaryLines(summary)
+        self._summary = summary
         self._facts: list[_TrackedFact] = []
         self._by_key: dict[str, _TrackedFact] = {}
         self._sentences: set[tuple[str, str]] = set()
         self._mentions: defaultdict[tuple[float, bool], set[Mention]] = defaultdict(set)
+
+    @cached_property
+    def _summary_lines(self) -> _SummaryLines:
+        return _SummaryLines(self._summary)
 
     def find(self, blocks: Iterable[Block], removed: Sequence[Message]) -> list[_TrackedFact]:
         """Return the facts in order: goals, files, and then all others."""

@@ -81,9 +81,13 @@ def render_body(summary: StructuredSummary) -> str:
     return "\n".join(_RENDERERS.get(summary.style, _task_state)(summary))
 
 
-def entry_lines(entry: Entry) -> list[str]:
-    """Render one entry as a line and its excerpts. Entities are not supported, because they share lines."""
-    return list(_ENTRY_RENDERERS[type(entry)](entry))
+def entry_line(entry: Entry) -> str:
+    """Render one entry without its excerpts. Entities are not supported, because they share lines."""
+    return _ENTRY_RENDERERS[type(entry)](entry)
+
+
+def _excerpt_lines(entry: Entry) -> list[str]:
+    return [f"{EXCERPT_PREFIX}{line}" for line in getattr(entry, "excerpts", ())]
 
 
 def _task_state(summary: StructuredSummary) -> Iterator[str]:
@@ -105,9 +109,8 @@ def _step_ledger(summary: StructuredSummary) -> Iterator[str]:
     if steps:
         yield "## Steps"
     for number, (name, entry) in enumerate(steps, start=1):
-        first, *rest = entry_lines(entry)
-        yield f"{number}. {STEP_MARKERS[name]} {first.removeprefix('- ')}"
-        yield from rest
+        yield f"{number}. {STEP_MARKERS[name]} {entry_line(entry)}"
+        yield from _excerpt_lines(entry)
     yield from _sections(summary, ("open_items", "current_plan", *_STATE_SECTIONS))
     yield from _record(summary, {"errors": "!", "facts": "-"})
     yield from _sections(summary, _LAST_SECTIONS)
@@ -184,7 +187,8 @@ def _sections(summary: StructuredSummary, names: Iterable[str]) -> Iterator[str]
             yield from _entity_lines(summary.entities)
             continue
         for entry in sorted(entries, key=lambda entry: entry.order):
-            yield from entry_lines(entry)
+            yield f"- {entry_line(entry)}"
+            yield from _excerpt_lines(entry)
 
 
 def _file_sections(files: Iterable[FileTouched]) -> Iterator[str]:
@@ -228,22 +232,23 @@ def _record(summary: StructuredSummary, markers: Mapping[str, str]) -> Iterator[
 
     Code and output whose call is not part of the summary come last, so that they do not stand under another call.
     """
-    entries = _in_order(summary, markers)
-    others = [entry for name, entry in entries if _is_tool_text(name, entry)]
-    if len(others) < len(entries):
+    record: list[tuple[str, Entry]] = []
+    others: list[Entry] = []
+    for name, entry in _in_order(summary, markers):
+        if _is_tool_text(name, entry):
+            others.append(entry)
+        else:
+            record.append((name, entry))
+    if record:
         yield "## Record"
-    for name, entry in entries:
-        if not _is_tool_text(name, entry):
-            first, *rest = entry_lines(entry)
-            is_user = name == "facts" and isinstance(entry, Note) and entry.role == "user"
-            yield f"{markers[name]} {USER_PREFIX if is_user else ''}{first.removeprefix('- ')}"
-            yield from rest
+    for name, entry in record:
+        is_user = name == "facts" and isinstance(entry, Note) and entry.role == "user"
+        yield f"{markers[name]} {USER_PREFIX if is_user else ''}{entry_line(entry)}"
+        yield from _excerpt_lines(entry)
     if others:
         yield f"## {OTHER_OUTPUT}"
-    for entry in others:
-        (line,) = entry_lines(entry)
-        text = line.removeprefix("- ")
-        yield line if _LOOKS_MARKED.match(text) else text
+    for text in map(entry_line, others):
+        yield f"- {text}" if _LOOKS_MARKED.match(text) else text
 
 
 def _is_tool_text(name: str, entry: Entry) -> bool:
@@ -290,52 +295,35 @@ def split_names(text: str) -> list[str]:
     return text.split()
 
 
-def _single_record_lines(record: Record) -> Iterator[str]:
-    yield f"- {_single_line(record.text)}"
+def _text_line(entry: Note | Record) -> str:
+    return _single_line(entry.text)
 
 
-def _note_lines(note: Note) -> Iterator[str]:
-    yield f"- {_single_line(note.text)}"
-
-
-def _decision_lines(decision: Decision) -> Iterator[str]:
+def _decision_line(decision: Decision) -> str:
     text, rationale = _single_line(decision.decision), _single_line(decision.rationale)
     if not rationale:
-        yield f"- {text}"
-    elif RATIONALE_START.match(rationale):
-        yield f"- {text} {rationale}"
-    else:
-        yield f"- {text} — because: {rationale}"
+        return text
+    return f"{text} {rationale}" if RATIONALE_START.match(rationale) else f"{text} — because: {rationale}"
 
 
-def _open_item_lines(item: OpenItem) -> Iterator[str]:
+def _open_item_line(item: OpenItem) -> str:
     text = _single_line(item.description)
     if item.priority != "medium":
         text = f"({item.priority}) {text}"
-    yield f"- {text} — {_single_line(item.context)}" if item.context else f"- {text}"
+    return f"{text} — {_single_line(item.context)}" if item.context else text
 
 
-def _artifact_lines(artifact: ArtifactReference) -> Iterator[str]:
-    parts = [
-        artifact.artifact_id,
-        *(_single_line(part) for part in (artifact.description, artifact.rehydrate_hint) if part),
-    ]
-    yield f"- {' — '.join(parts)}"
+def _artifact_line(artifact: ArtifactReference) -> str:
+    details = (_single_line(part) for part in (artifact.description, artifact.rehydrate_hint) if part)
+    return " — ".join([artifact.artifact_id, *details])
 
 
-def _file_lines(file: FileTouched) -> Iterator[str]:
-    yield f"- {file.path}: {_single_line(file.change)}" if file.change else f"- {file.path}"
-    yield from (f"{EXCERPT_PREFIX}{line}" for line in file.excerpts)
+def _file_line(file: FileTouched) -> str:
+    return f"{file.path}: {_single_line(file.change)}" if file.change else file.path
 
 
-def _command_lines(command: Command) -> Iterator[str]:
-    yield f"- {_with_outcome(command.command, command.outcome)}"
-    yield from (f"{EXCERPT_PREFIX}{line}" for line in command.excerpts)
-
-
-def _tool_outcome_lines(outcome: ToolOutcome) -> Iterator[str]:
-    yield f"- {_outcome_line(outcome)}"
-    yield from (f"{EXCERPT_PREFIX}{line}" for line in outcome.excerpts)
+def _command_line(command: Command) -> str:
+    return _with_outcome(command.command, command.outcome)
 
 
 def _outcome_line(outcome: ToolOutcome) -> str:
@@ -357,13 +345,13 @@ def _single_line(text: str) -> str:
     return text if "\n" not in text and "\r" not in text else " ".join(text.split())
 
 
-_ENTRY_RENDERERS: Final[dict[type, Callable[[Any], Iterator[str]]]] = {
-    Note: _note_lines,
-    Decision: _decision_lines,
-    OpenItem: _open_item_lines,
-    ArtifactReference: _artifact_lines,
-    FileTouched: _file_lines,
-    Record: _single_record_lines,
-    Command: _command_lines,
-    ToolOutcome: _tool_outcome_lines,
+_ENTRY_RENDERERS: Final[dict[type, Callable[[Any], str]]] = {
+    Note: _text_line,
+    Decision: _decision_line,
+    OpenItem: _open_item_line,
+    ArtifactReference: _artifact_line,
+    FileTouched: _file_line,
+    Record: _text_line,
+    Command: _command_line,
+    ToolOutcome: _outcome_line,
 }

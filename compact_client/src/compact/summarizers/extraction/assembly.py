@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -75,14 +76,14 @@ class _Entries:
     """Collects entries by summary field. Add all calls first, so that output lines find the call they belong to."""
 
     def __init__(self) -> None:
-        self._by_field: dict[str, list[Any]] = {}
+        self._by_field: defaultdict[str, list[Any]] = defaultdict(list)
         # The field and index of the entry for a call line or a file path.
         self._calls: dict[str, tuple[str, int]] = {}
         self._files: dict[str, tuple[str, int]] = {}
         self._excerpts: dict[tuple[str, int], list[tuple[str, tuple[str, ...]]]] = {}
 
     def add(self, name: str, entry: Entry) -> None:
-        self._by_field.setdefault(name, []).append(entry)
+        self._by_field[name].append(entry)
 
     def add_call(self, line: Candidate, name: str, entry: Any) -> None:
         if name == "files" and (place := self._files.get(entry.path)) is not None:
@@ -90,7 +91,7 @@ class _Entries:
             self._excerpts.setdefault(place, []).append((entry.change or entry.path, entry.sources))
             self._calls[line.text] = place
             return
-        entries = self._by_field.setdefault(name, [])
+        entries = self._by_field[name]
         place = self._calls[line.text] = (name, len(entries))
         if name == "files":
             self._files[entry.path] = place

@@ -22,7 +22,8 @@ def number_runs(blocks: Iterable[Block]) -> Iterator[Block]:
     runs: dict[str, int] = {}
     for block in blocks:
         if block.call_line:
-            yield block._replace(call_line=_number_line(block.call_line, runs))
+            line = _number_line(block.call_line, runs)
+            yield block if line is block.call_line else block._replace(call_line=line)
         elif block.kind not in _CALL_KINDS or (block.field and block.entry is None):
             yield block
         else:

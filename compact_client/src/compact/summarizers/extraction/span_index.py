@@ -302,7 +302,7 @@ class SpanIndex:
         """
         known, usages, chars = self._entities_by_line, self.usages, self._chars
         entity_id = self._entity_ids.__getitem__
-        kind, position = block.kind, block.position
+        kind, position, parent = block.kind, block.position, block.parent
         is_shown, is_code = kind in _SHOWN_KINDS, kind == "code"
         is_name = block.field == "entities"
         is_kept = block.entry is not None
@@ -312,7 +312,7 @@ class SpanIndex:
             entities = known.get(text)
             if entities is None:
                 self._entity_ids.line = text
-                shown = shown_text(text, block.parent)
+                shown = shown_text(text, parent) if parent else text
                 mentions = _name_mentions(text) if is_name else _mentions(shown, kind)
                 entities = known[text] = tuple(dict.fromkeys(map(entity_id, mentions)))
             repeated: list[int] = []

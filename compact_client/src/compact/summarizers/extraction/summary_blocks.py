@@ -6,7 +6,7 @@ unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
@@ -14,7 +14,7 @@ from compact.messages import Message
 from compact.summarizers.extraction.blocks import Block, LineKind, read_blocks
 from compact.summarizers.extraction.line_classifier import spoken_field
 from compact.summary.entries import Entity, Entry, Note, Record
-from compact.summary.renderer import SHOWN, entry_lines
+from compact.summary.renderer import SHOWN, entry_line
 from compact.summary.structured_summary import READING_ORDER, StructuredSummary
 
 M = TypeVar("M", bound=Message)
@@ -77,30 +77,40 @@ def _read_messages(messages: Sequence[Message]) -> Iterator[Block]:
 
 def summary_blocks(*summaries: StructuredSummary) -> Iterator[Block]:
     """Yield the lines of summaries, each with its entry, in chronological order."""
-    entries = [(name, entry) for summary in summaries for name in READING_ORDER for entry in summary.entries_of(name)]
-    for name, entry in sorted(entries, key=lambda item: item[1].order):
-        yield from _entry_blocks(name, entry)
+    for name, entry in _in_order(summaries):
+        yield from _entry_blocks(name, entry, entry.order)
 
 
 def reserve_blocks(summary: StructuredSummary) -> Iterator[Block]:
     """Yield the lines of a summary, together with those it had no room for."""
-    return summary_blocks(summary, *([summary.reserve] if summary.reserve is not None else ()))
+    return summary_blocks(*_with_reserve(summary))
 
 
 def earlier_blocks(summary: StructuredSummary) -> Iterator[Block]:
     """Yield the lines of a summary that precedes the messages, and those it had no room for."""
-    for block in reserve_blocks(summary):
-        yield block._replace(position=EARLIER_POSITION)
+    for name, entry in _in_order(_with_reserve(summary)):
+        yield from _entry_blocks(name, entry, EARLIER_POSITION)
 
 
-def _entry_blocks(name: str, entry: Entry) -> Iterator[Block]:
-    line, kind = _first_line(entry), _entry_kind(name, entry)
+def _with_reserve(summary: StructuredSummary) -> list[StructuredSummary]:
+    return [summary, summary.reserve] if summary.reserve is not None else [summary]
+
+
+def _in_order(summaries: Iterable[StructuredSummary]) -> list[tuple[str, Entry]]:
+    """Return the fields and entries of summaries in chronological order."""
+    entries = [(name, entry) for summary in summaries for name in READING_ORDER for entry in summary.entries_of(name)]
+    return sorted(entries, key=lambda item: item[1].order)
+
+
+def _entry_blocks(name: str, entry: Entry, position: int) -> Iterator[Block]:
+    line = entry.name if isinstance(entry, Entity) else entry_line(entry)
+    kind = _entry_kind(name, entry)
     field = spoken_field(line) if name == "facts" and kind == "user" else name
     parent = entry.parent if isinstance(entry, Record) else ""
-    yield Block((line,), kind, entry.sources, entry.order, entry=entry, field=field, parent=parent)
+    yield Block((line,), kind, entry.sources, position, entry=entry, field=field, parent=parent)
     if excerpts := getattr(entry, "excerpts", ()):
         excerpt_kind: LineKind = "code" if name == "files" else "output"
-        yield Block(excerpts, excerpt_kind, entry.sources, entry.order, line, field="outputs")
+        yield Block(excerpts, excerpt_kind, entry.sources, position, line, field="outputs")
 
 
 def _entry_kind(name: str, entry: Entry) -> LineKind:
@@ -109,7 +119,3 @@ def _entry_kind(name: str, entry: Entry) -> LineKind:
     if isinstance(entry, Entity) and entry.role.startswith(SHOWN):
         return "output"
     return _FIELD_KINDS.get(name, "prose")
-
-
-def _first_line(entry: Entry) -> str:
-    return entry.name if isinstance(entry, Entity) else entry_lines(entry)[0].removeprefix("- ")

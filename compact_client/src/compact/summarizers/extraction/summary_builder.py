@@ -84,10 +84,10 @@ def build_summary(
     text = "\n".join(line.text for line in selection)
     tokens_per_char = count_tokens(text) / max(1, len(text))
     room: float = max_tokens - rendered_tokens(StructuredSummary(style=style), count_tokens) - 1
-    assembler = Assembler(style, contexts)
+    assembler, sizes = Assembler(style, contexts), _line_sizes(selection, tokens_per_char)
     lines, summary, used_tokens = [], StructuredSummary(span=span, style=style, completed=tuple(completed)), 0
     for attempt in itertools.count(1):
-        fitting = _fitting_lines(selection, room, tokens_per_char)
+        fitting = _fitting_lines(selection, sizes, room)
         draft = assembler.assemble(fitting, span=span, completed=completed)
         tokens = rendered_tokens(draft, count_tokens)
         if used_tokens < tokens <= max_tokens:
@@ -117,22 +117,27 @@ def _chars_per_token(index: SpanIndex, count_tokens: CountTokens) -> float:
     return len(text) / count_tokens(text) if text else CHARS_PER_TOKEN
 
 
-def _fitting_lines(lines: Sequence[Candidate], room: float, tokens_per_char: float) -> list[Candidate]:
+def _line_sizes(lines: Sequence[Candidate], tokens_per_char: float) -> list[float]:
+    """Return the estimated tokens of each line and its separator."""
+    return [
+        len(shown_text(line.text, line.block.parent)) * tokens_per_char
+        + (_MARKER_TOKENS if line.field != "entities" else 1.0)
+        for line in lines
+    ]
+
+
+def _fitting_lines(lines: Sequence[Candidate], sizes: Sequence[float], room: float) -> list[Candidate]:
     """Return the first lines that fit, and the names that none of them mentions."""
     mentioned: set[int] = set()
     fitting: list[Candidate] = []
     # The second pass fills the room of names that turned out to be mentioned by later lines.
     for _ in range(2):
         fitting, left = [], room
-        for line in lines:
-            if line.field == "entities" and line.entities[0] in mentioned:
-                continue
-            separator_tokens = _MARKER_TOKENS if line.field != "entities" else 1.0
-            tokens = len(shown_text(line.text, line.block.parent)) * tokens_per_char + separator_tokens
-            if tokens <= left:
+        for line, tokens in zip(lines, sizes, strict=True):
+            if tokens <= left and not (line.field == "entities" and line.entities[0] in mentioned):
                 left -= tokens
                 fitting.append(line)
-        mentioned.update(*(line.entities for line in fitting if line.field != "entities"))
+        mentioned.update(*[line.entities for line in fitting if line.field != "entities"])
     return [line for line in fitting if line.field != "entities" or line.entities[0] not in mentioned]
 
 

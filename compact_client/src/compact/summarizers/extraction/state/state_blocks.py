@@ -114,10 +114,15 @@ def _is_replaced(block: Block, replaced: Collection[str], todo: TodoList, todo_l
     return block.field in replaced
 
 
+def _is_said_now(block: Block) -> bool:
+    """True if the user says the lines in one of the messages, not in an earlier summary."""
+    return block.kind == "user" and block.entry is None
+
+
 def _current_lines(
     block: Block, requests: Mapping[int, Block], removed: Mapping[str, int], verdicts: VerdictFilter
 ) -> Iterator[Block]:
-    if block.kind == "user" and block.entry is None:
+    if _is_said_now(block):
         yield from _with_lines(block, _lines_beyond_request(block, requests.get(block.position)))
     elif block.kind in _TOOL_TEXT:
         current = _with_lines(block, verdicts.current_lines(block))
@@ -252,15 +257,13 @@ def _lines_beyond_request(block: Block, request: Block | None) -> Sequence[str]:
     ]
 
 
-def _statements(block: Block, messages: Sequence[Message]) -> Iterator[Block]:
-    """Yield a block. A short message is split by the fields of its lines, because what the user says has a value."""
-    is_said = block.kind == "user" and block.entry is None
-    spoken = spoken_text(messages[block.position]) if is_said else ""
+def _statements(block: Block, messages: Sequence[Message]) -> Sequence[Block]:
+    """Return a block. A short message is split by the fields of its lines, because what the user says has a value."""
+    spoken = spoken_text(messages[block.position]) if _is_said_now(block) else ""
     if not spoken:
-        yield block
-        return
-    for field, lines in groupby(block.lines, lambda line: spoken_field(line) if line in spoken else ""):
-        yield block._replace(lines=tuple(lines), field=field)
+        return (block,)
+    fields = groupby(block.lines, lambda line: spoken_field(line) if line in spoken else "")
+    return [block._replace(lines=tuple(lines), field=field) for field, lines in fields]
 
 
 def _repeats(line: str, request: str) -> bool:
