@@ -184,6 +184,22 @@ def test_numbered_tasks_of_an_earlier_summary_are_updated(is_parsed):
     assert [note.text for note in summary.current_plan] == ["[completed] #1 Write the parser"]
 
 
+@pytest.mark.parametrize("style", ["task_state", "brief", "extractive_brief", "step_ledger", "requirements_ledger"])
+def test_the_newest_and_the_first_request_come_first(style):
+    """An agent reads them before files, records and instructions, also in the next summary."""
+    session = Session("Port the settings page to the new form library.", "Never change files in src/generated.")
+    session.call("get_page", '{"page_id": "P-118", "status": "live"}', page_id="P-118")
+    edit(session, "src/pages/settings.tsx", "<OldForm>", "<Form>")
+    session.user("Now do the same for the billing page, please.")
+    summary = session.summary(style=style)
+    later = Session().call("Bash", "3 passed", command="pytest -q").messages
+    continued = ExtractiveSummarizer().summarize_span(later, style=style, max_tokens=800, previous=summary)
+    for text in (summary.render(), continued.render()):
+        lines = [line for line in text.split("\n")[2:] if not line.startswith("## ")]
+        assert "billing page" in lines[0]
+        assert "settings page" in lines[1]
+
+
 @pytest.mark.parametrize(
     "style", ["task_state", "brief", "step_ledger", "requirements_ledger", "code_delta", "decision_log"]
 )

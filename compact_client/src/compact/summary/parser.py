@@ -40,7 +40,7 @@ from compact.summary.structured_summary import StructuredSummary
 
 _FIELD_BY_HEADING: Final = {heading: name for name, heading in HEADINGS.items()} | {"Requirements": "constraints"}
 _STATE_BY_HEADING: Final = {heading: state for state, heading in FILE_HEADINGS.items()}
-_FIELD_BY_MARKER: Final = {marker: name for name, marker in STEP_MARKERS.items()} | {"?": "goals", "*": "files"}
+_FIELD_BY_MARKER: Final = {marker: name for name, marker in STEP_MARKERS.items()} | {"*": "files"}
 _FIRST_FIELD_BY_STYLE: Final = {"decision_log": "decisions", "code_delta": "files"}
 _HEADER: Final = re.compile(r"\[Summary (v[\d.]+) (\w+)\]")
 _LEDGER: Final = re.compile(r"\[([^\]\n]*)\] (.*?) :: (.*?) :: (.*?) :: (.*)")

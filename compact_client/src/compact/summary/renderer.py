@@ -62,7 +62,7 @@ ORIGIN_LABELS: Final = {SAID: "mentioned", SHOWN: "in tool output"}
 USER_PREFIX: Final = "user: "
 PHRASE_END: Final = "; "
 _TOOL_TEXT_ROLES: Final = ("tool", "code")
-_LOOKS_MARKED: Final = re.compile(r"(?:\d+\. )?[=*$>!?-] |## | ")
+_LOOKS_MARKED: Final = re.compile(r"(?:\d+\. )?[=*$>!-] |## | ")
 _STATE_SECTIONS: Final = ("files", "checks", "changed_values", "records")
 _LAST_SECTIONS: Final = ("artifacts", "entities", "sources")
 FILE_HEADINGS: Final[dict[str, str]] = {
@@ -98,8 +98,9 @@ def _task_state(summary: StructuredSummary) -> Iterator[str]:
 
 
 def _brief(summary: StructuredSummary) -> Iterator[str]:
-    yield from _sections(summary, ("current_task", "constraints", "open_items", "current_plan", *_STATE_SECTIONS))
-    yield from _record(summary, {"goals": "?", "decisions": "=", **RECORD_MARKERS})
+    yield from _sections(summary, ("current_task", "goals", "constraints", "open_items", "current_plan"))
+    yield from _sections(summary, _STATE_SECTIONS)
+    yield from _record(summary, STEP_MARKERS)
     yield from _sections(summary, _LAST_SECTIONS)
 
 
@@ -117,6 +118,7 @@ def _step_ledger(summary: StructuredSummary) -> Iterator[str]:
 
 
 def _requirements_ledger(summary: StructuredSummary) -> Iterator[str]:
+    yield from _sections(summary, ("current_task",))
     requirements = sorted(
         [(note.order, "goal", note) for note in summary.goals]
         + [(note.order, "constraint", note) for note in summary.constraints],
@@ -126,7 +128,7 @@ def _requirements_ledger(summary: StructuredSummary) -> Iterator[str]:
         yield "## Requirements"
         for number, (_, kind, note) in enumerate(requirements, start=1):
             yield f"R{number} ({kind}) {_single_line(note.text)}"
-    yield from _sections(summary, ("current_task", "decisions", "open_items", "current_plan", *_STATE_SECTIONS))
+    yield from _sections(summary, ("decisions", "open_items", "current_plan", *_STATE_SECTIONS))
     yield from _record(summary, RECORD_MARKERS)
     yield from _sections(summary, _LAST_SECTIONS)
 
