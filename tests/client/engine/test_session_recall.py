@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import time
 import tracemalloc
+import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -77,8 +78,21 @@ def test_limits_are_kept():
     assert 1 <= len(passages) <= 3
     assert sum(count(passage.text) for passage in passages) <= 200
     assert [passage.score for passage in passages] == sorted((passage.score for passage in passages), reverse=True)
-    with pytest.raises(CompactError, match="more than 0"):
-        manager.recall("s", "ORD-4471", limit=0)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, float("inf"), float("nan"), None, "5"])
+@pytest.mark.parametrize("name", ["limit", "max_tokens"])
+def test_a_limit_that_is_no_positive_whole_number_is_rejected(name, value):
+    manager = compacted_manager("The order ORD-4471 ships from dock 12.")
+    with pytest.raises(CompactError, match="whole numbers of more than 0"):
+        manager.recall("s", "ORD-4471", **{name: value})
+
+
+@pytest.mark.parametrize("value", [2**31, 2**64, 10**30])
+@pytest.mark.parametrize("name", ["limit", "max_tokens"])
+def test_a_huge_limit_is_accepted(name, value):
+    manager = compacted_manager("The order ORD-4471 ships from dock 12.")
+    assert "dock 12" in manager.recall("s", "ORD-4471", **{name: value})[0].text
 
 
 @pytest.mark.parametrize("max_tokens", [2, 5, 12, 20])
@@ -105,7 +119,9 @@ def test_the_syntax_of_the_search_engine_has_no_meaning_in_a_query(query):
     assert "dock 12" in manager.recall("s", query)[0].text
 
 
-@pytest.mark.parametrize("query", ["", "the", "…", "zzzqqq", '"', "a OR b NOT (", "x" * 50_000, "\x00\ud800"])
+@pytest.mark.parametrize(
+    "query", ["", "the", "…", "zzzqqq", '"', "a OR b NOT (", "x" * 50_000, "\x00\ud800", "🔥", "!?… ---"]
+)
 def test_any_query_is_answered(query):
     assert isinstance(compacted_manager("The order ORD-4471 ships from dock 12.").recall("s", query), list)
 
@@ -378,6 +394,17 @@ def test_languages_without_spaces_are_found():
     index = PassageIndex()
     index.add([Source("m1", "user", "注文番号は四四七一です"), Source("m2", "user", "天気がいいですね")])
     assert search(index, "注文番号")[0] == "m1"
+
+
+@pytest.mark.parametrize(
+    "word", ["İstanbul", "हिन्दी", "e\u0301tude", "ΣΊΣΥΦΟΣ", "\u052aan", "العَرَبِيّة", "ẞ-7", "ภาษาไทย", "ที่อยู่", "码头"]
+)
+def test_a_word_of_any_script_is_found_in_any_case(word):
+    index = PassageIndex()
+    index.add([Source(f"x{n}", "user", f"filler {n} étage") for n in range(30)])
+    index.add([Source("m", "user", f"note about {word} here")])
+    for query in (word, word.lower(), word.upper().replace("SS", "ẞ"), unicodedata.normalize("NFC", word)):
+        assert search(index, query)[:1] == ["m"], query
 
 
 def test_a_long_sentence_without_spaces_is_found_by_its_end():

@@ -19,7 +19,7 @@ from compact.recall.passage import Passage
 from compact.recall.scores import Chunk, QueryWeights, Section, rank_sections, rarity
 from compact.recall.selection import Selection
 from compact.recall.spread import spread
-from compact.recall.terms import find_term, hidden_parts, names_in, parts_of, query_words, terms_of
+from compact.recall.terms import compose, find_term, hidden_parts, names_in, parts_of, query_words, terms_of
 
 _CREATE: Final = (
     "CREATE VIRTUAL TABLE sections USING fts5(text, content='', columnsize=0, tokenize='unicode61 remove_diacritics 0')"
@@ -325,8 +325,8 @@ def _document(source: Source, place: int, text: str) -> str:
 
 
 def _storable(text: str) -> str:
-    """Return a text that SQLite accepts. Half of a surrogate pair is not valid in UTF-8."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    """Return a text in the form of a query's terms. SQLite knows other small letters, and no half surrogate pairs."""
+    return text if text.isascii() else compose(text).lower().encode("utf-8", "replace").decode()
 
 
 def _open_database() -> sqlite3.Connection | None:

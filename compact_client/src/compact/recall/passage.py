@@ -33,8 +33,10 @@ class Passage:
 
 def check_limits(limit: int, max_tokens: int) -> None:
     """Raise an error if a recall could return nothing."""
-    if limit < 1 or max_tokens < 1:
-        raise CompactError(f"limit and max_tokens must be more than 0, not {limit!r} and {max_tokens!r}.")
+    if not all(isinstance(value, int) and value > 0 for value in (limit, max_tokens)):
+        raise CompactError(
+            f"limit and max_tokens must be whole numbers of more than 0, not {limit!r} and {max_tokens!r}."
+        )
 
 
 def render_passages(passages: Sequence[Passage]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
@@ -17,7 +18,13 @@ Name = tuple[str, str]
 MAX_TERM_CHARS: Final = 120
 # The rest of a longer token, such as encoded data, is not searched. Caches keep only tokens of the length of a term.
 _MAX_TOKEN_CHARS: Final = 700
-_TOKEN: Final = re.compile(r"\w+(?:[-./:@#\\]\w+)*")
+# Accents and vowel signs belong to a word, but \w has none of them.
+_MARKS: Final = (
+    "\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u08e3-\u0963\u0981-\u0df3"
+    "\u0e31-\u0e4e\u0eb1-\u0ecd\u0f18-\u0fbc\u102b-\u109d\u17b4-\u17d3\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\u3099\u309a"
+)
+_WORD_CHAR: Final = rf"[\w{_MARKS}]"
+_TOKEN: Final = re.compile(rf"{_WORD_CHAR}+(?:[-./:@#\\]{_WORD_CHAR}+)*")
 # Tokens of at least four characters, several times as fast to find. A run of separators does not end such a token.
 # Characters are listed, because a category such as \w is several times slower. Rare letters end a token.
 _ASCII: Final = "A-Za-z0-9_"
@@ -25,11 +32,11 @@ _LETTERS: Final = f"{_ASCII}\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u1fff\u2c00-\u2dff
 _LONG_TOKEN: Final = re.compile(rf"[{_LETTERS}][{_LETTERS}\-./:@#\\]{{2,254}}[{_LETTERS}]")
 _ASCII_LONG_TOKEN: Final = re.compile(rf"[{_ASCII}][{_ASCII}\-./:@#\\]{{2,254}}[{_ASCII}]")
 _SEPARATORS: Final = re.compile(r"[-./:@#\\]+")
-_PLAIN_WORD: Final = re.compile(r"[^\W_]+")
+_PLAIN_WORD: Final = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+")
 _WORD_PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 _UNSPACED_RANGES: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _UNSPACED: Final = re.compile(f"[{_UNSPACED_RANGES}]")
-_UNSPACED_WORD: Final = re.compile(rf"\w*[{_UNSPACED_RANGES}]\w*")
+_UNSPACED_WORD: Final = re.compile(rf"{_WORD_CHAR}*[{_UNSPACED_RANGES}]{_WORD_CHAR}*")
 # `a` for a small letter in ASCII, `A` for a capital one, and a space for any other character.
 _LETTER_CLASSES: Final = bytes(
     ord("a" if chr(c).islower() else "A" if chr(c).isupper() else " ") for c in range(128)
@@ -66,12 +73,17 @@ def query_words(query: str, max_words: int) -> list[tuple[str, ...]]:
 
     Of a longer query, such as a pasted log, the longest words count. Names are among them, wherever they stand.
     """
-    tokens = _TOKEN.findall(query)
+    tokens = _TOKEN.findall(compose(query))
     if len(tokens) > max_words:
         longest = set(sorted(dict.fromkeys(tokens), key=len, reverse=True)[:max_words])
         tokens = [token for token in dict.fromkeys(tokens) if token in longest]
     words = map(_expand, tokens)
     return [terms for terms in words if len(terms[0]) > 1 and terms[0] not in _STOP_WORDS]
+
+
+def compose(text: str) -> str:
+    """Return a text with each letter and its accent as one character. File names of macOS have two."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def parts_of(term: str) -> list[str]:
