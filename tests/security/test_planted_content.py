@@ -93,6 +93,12 @@ def compaction_events(planted: Planted) -> list[dict[str, Any]]:
         ),
         event("x", "compact.error", {"error_type": "TimeoutError", "message": text("error"), "fallback": "brief"}),
         event("w", "compact.warning", {"code": "constraint_lost", "severity": "high", "message": text("warning")}),
+        event(
+            "q",
+            "compact.recall",
+            {"turn": 1, "limit": 5, "max_tokens": 2000, "passage_count": 1, "query": text("query among the figures")},
+            {"query": text("query"), "results": [{"message_id": "m0", "role": "user", "text": text("passage")}]},
+        ),
         event("u", "compact.unknown_event", {"anything": text("unknown event")}),
         event(
             "p",

@@ -284,6 +284,36 @@ def test_the_rest_of_a_damaged_archive_is_searched(tmp_path, damaged):
     assert "The transcript of step 2 is corrupt" in recorder.last("compact.error")["message"]
 
 
+@pytest.mark.parametrize("depth", [600, 200_000])
+@pytest.mark.parametrize("damaged", ["transcript-pre-compact-001.jsonl", "summary-001.json"])
+def test_a_deeply_nested_line_is_damage(tmp_path, damaged, depth):
+    """Python's limit on recursion is reached by the JSON decoder, or by the code that reads the message."""
+    small_manager(storage=FileStorage(tmp_path)).preflight("s", history("The order ORD-4471 ships from dock 12."))
+    file, nested = tmp_path / "s" / damaged, "[" * depth + "]" * depth
+    line = f'{{"role": "user", "content": {nested}}}'
+    file.write_text(f"{line}\n{file.read_text()}" if damaged.endswith("l") else f'{{"summary": {line}}}')
+    recorder = Recorder()
+    restarted = small_manager(recorder, storage=FileStorage(tmp_path))
+    assert "dock 12" in texts(restarted.recall("s", "ORD-4471"))
+    assert "The transcript of step 1 is corrupt" in recorder.last("compact.error")["message"]
+
+
+@pytest.mark.parametrize("has_plan_store", [True, False])
+def test_a_secret_that_an_older_version_archived_is_redacted(tmp_path, has_plan_store):
+    """The rules of an older version did not know this kind of secret, so its archive has it in plain text."""
+
+    def start() -> Any:
+        plans = FileCompactionStore(tmp_path / "plans") if has_plan_store else None
+        return small_manager(storage=FileStorage(tmp_path / "archive"), plan_store=plans)
+
+    request = start().preflight("s", history("The order ORD-4471 ships from dock 12, key PLACEHOLDER."))
+    for file in (tmp_path / "archive" / "s").glob("transcript-*.jsonl"):
+        file.write_text(file.read_text().replace("PLACEHOLDER", SECRET))
+    messages = [] if has_plan_store else [*request, {"role": "user", "content": "Which dock?"}]
+    passages = texts(start().recall("s", "ORD-4471 dock", messages=messages or None))
+    assert "dock 12" in passages and SECRET not in passages
+
+
 @pytest.mark.parametrize("is_allowed", [True, False])
 def test_artifacts_are_recalled_only_by_those_who_may_read_them(is_allowed):
     permissions = frozenset({"artifact:read:restricted"} if is_allowed else ())

@@ -18,6 +18,8 @@ from compact.messages import Message, RedactedMessage, canonical_json, text_of
 from compact.protocols import ArchivedTranscript
 from compact.redaction.view import mask_conversation
 
+# Code that reads a message recursively must not reach Python's limit.
+_MAX_DEPTH = 100
 _TRANSCRIPT_NAME = re.compile(r"transcript-pre-compact-(\d{3,})\.jsonl")
 
 
@@ -55,12 +57,12 @@ def decode_transcript(step: int, body: bytes, summary: bytes | None, stored_at: 
     for number, line in enumerate(body.split(b"\n"), 1):
         try:
             messages += [_decode_line(line)] if line.strip() else []
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             damage = f"line {number}: {error}"
     text = None
     try:
         text = text_of(json.loads(summary)["summary"]["content"]) if summary else None
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         damage = f"its summary: {error}"
     return ArchivedTranscript(step, messages, text, _iso(stored_at) if stored_at is not None else None, damage)
 
@@ -69,7 +71,24 @@ def _decode_line(line: bytes) -> dict[str, Any]:
     message = json.loads(line)
     if not isinstance(message, dict):
         raise ValueError("not an object")
+    if _is_deeper(message, _MAX_DEPTH):
+        raise ValueError(f"nested in more than {_MAX_DEPTH} levels")
     return message
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    """True if a JSON value has more levels than this."""
+    level = [value]
+    for _ in range(depth):
+        level = [
+            child
+            for item in level
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _iso(timestamp: float) -> str:

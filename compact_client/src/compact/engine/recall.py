@@ -71,9 +71,13 @@ class SessionIndex:
             if _has_text(message)
         )
 
-    def add_archived(self, messages: Iterable[tuple[Message, str | None]]) -> None:
-        """Index redacted messages from an archive, with the time at which they were archived."""
-        self._add(messages)
+    def add_archived(self, session: Session, archived: Sequence[tuple[Message, str | None]]) -> None:
+        """Index messages from an archive, with the time at which they were archived.
+
+        They are redacted again, because the version that archived them may have known fewer kinds of secrets.
+        """
+        masked = session.redaction.mask_unlogged([message for message, _ in archived])
+        self._add(zip(masked, (time for _, time in archived), strict=True))
 
     def add_artifact(self, record: ExternalizationRecord, text: str) -> None:
         """Index the redacted content of an artifact under the first message that it replaced."""
@@ -218,7 +222,7 @@ def _read_archive(engine: Engine, session: Session, index: SessionIndex, span: e
         except (StoreFailed, CorruptData) as error:
             span.emit(events.ErrorEvent.from_exception(error, _ARCHIVE_FALLBACK))
         else:
-            index.add_archived(messages)
+            index.add_archived(session, messages)
     if session.plan is not None and missing:
         for record in session.plan.externalizations:
             yield from _read_artifact(engine, session, index, record)

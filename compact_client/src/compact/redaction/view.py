@@ -125,6 +125,10 @@ class RedactionView:
         """Return the hashes of messages that are not logged yet. They are redacted together."""
         return [content_hash(entry.masked.to_dict()) for entry in self._redact(messages)]
 
+    def mask_unlogged(self, messages: Sequence[Message]) -> list[RedactedMessage]:
+        """Return messages that are not in the log, such as archived ones, as they may leave the process."""
+        return [entry.masked for entry in self._redact(messages)]
+
     # Texts that were derived from messages.
 
     def text(self, text: str) -> RedactedText:
