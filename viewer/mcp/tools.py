@@ -14,6 +14,7 @@ from mcp.server import MCPServer
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
+from ingest.decoding.schema import SESSION_MAX_BYTES
 from ingest.models import Session
 from viewer.accounts.access import Right
 from viewer.audit import payload_views
@@ -40,7 +41,10 @@ _MAX_ROWS = 50
 _FOOTER_TOKENS = 20
 
 Query = Annotated[str, Field(max_length=4_000, description="A few words, names, ids, paths or error messages.")]
-SessionName = Annotated[str, Field(description="Id of a session. Empty for the session that changed last.")]
+SessionName = Annotated[
+    str,
+    Field(max_length=SESSION_MAX_BYTES, description="Id of a session. Empty for the session that changed last."),
+]
 Tokens = Annotated[int, Field(ge=100, le=MAX_TOKENS, description="Size of the answer in tokens.")]
 Number = Annotated[int, Field(ge=0, description="Number of the compaction, from 1. 0 for the last one.")]
 

@@ -170,6 +170,35 @@ async def test_answers_have_a_token_budget(db: None) -> None:
         assert "no session" in (await call(client, "recall", query="x", session="missing")).lower()
 
 
+HOSTILE = (
+    "\x00",
+    "54877\x00",
+    "🔥",
+    "!?… ---",
+    "码头",
+    "x" * 3_900,
+    '"*^NEAR(',
+    "",
+    "%s %(a)s {0}",
+    "'; DROP TABLE x; --",
+    "\u202e",
+)
+
+
+async def test_hostile_arguments_get_a_short_answer_without_another_tenants_text(db: None) -> None:
+    projects = await database_sync_to_async(lambda: {name: add_project(name) for name in ("alice", "bob")})()
+    token = await database_sync_to_async(lambda: token_for(create_user("developer", projects["bob"])))()
+    async with connect(token) as client:
+        for text in HOSTILE:
+            for arguments in ({"query": f"{text} ALICE"}, {"query": "ALICE port", "session": text[:500]}):
+                result = await client.call_tool("recall", arguments)
+                answer = "".join(block.text for block in result.content)
+                assert not result.is_error and len(answer) < 2_000 and "of ALICE" not in answer, arguments
+        for session, max_tokens in (("x" * 100_000, 100), ("", 99), ("", 0), ("", -1), ("", 2**70), ("", 1.5)):
+            arguments = {"query": "port", "session": session, "max_tokens": max_tokens}
+            assert (await client.call_tool("recall", arguments)).is_error, (session[:9], max_tokens)
+
+
 @pytest.mark.parametrize("authorization", ["", "Bearer arip_wrong", "Bearer ari_key", "Basic YTpi"])
 async def test_a_request_without_a_valid_token_is_rejected(authorization: str, db: None) -> None:
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=endpoint.application)) as http:
