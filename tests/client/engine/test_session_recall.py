@@ -427,7 +427,7 @@ def test_languages_without_spaces_are_found():
 
 
 @pytest.mark.parametrize(
-    "word", ["İstanbul", "हिन्दी", "e\u0301tude", "ΣΊΣΥΦΟΣ", "\u052aan", "العَرَبِيّة", "ẞ-7", "ภาษาไทย", "ที่อยู่", "码头"]
+    "word", ["İstanbul", "हिन्दी", "e\u0301tude", "ΣΊΣΥΦΟΣ", "العَرَبِيّة", "ẞ-7", "ภาษาไทย", "ที่อยู่", "码头"]
 )
 def test_a_word_of_any_script_is_found_in_any_case(word):
     index = PassageIndex()

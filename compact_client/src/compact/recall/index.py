@@ -325,8 +325,11 @@ def _document(source: Source, place: int, text: str) -> str:
 
 
 def _storable(text: str) -> str:
-    """Return a text in the form of a query's terms. SQLite knows other small letters, and no half surrogate pairs."""
-    return text if text.isascii() else compose(text).lower().encode("utf-8", "replace").decode()
+    """Return a text that SQLite accepts, in the form of a query's terms.
+
+    Half of a surrogate pair is not valid in UTF-8, and SQLite has another small letter for `İ`.
+    """
+    return text if text.isascii() else compose(text).replace("İ", "İ".lower()).encode("utf-8", "replace").decode()
 
 
 def _open_database() -> sqlite3.Connection | None:
