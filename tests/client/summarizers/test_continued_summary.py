@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer
-from compact.summary.entries import Decision
+from compact.summary.entries import Decision, Note
 from compact.summary.structured_summary import StructuredSummary
 
 
@@ -60,3 +60,15 @@ def test_a_kept_decision_is_not_displaced_by_a_shorter_new_one():
     later = [Message("assistant", f"We decided to call project{number} after team{number}") for number in range(30)]
     previous = StructuredSummary(decisions=(Decision(kept, sources=("m1",)),))
     assert kept in ExtractiveSummarizer().summarize_span(later, previous=previous, max_tokens=80).render()
+
+
+def test_a_kept_commit_is_not_displaced_by_new_ones():
+    """Work that was done early stays in the summary."""
+    kept = "Commit fd43cd4 feat: Use the Spinner instead of the inlined custom spinner"
+    words = ("apple", "bridge", "candle", "desert", "engine", "forest", "garden", "harbor", "island", "jungle")
+    later = [
+        Message("user", f"Commit {0x1ABCDEF + 7919 * number:07x} feat: Use the {word}_table for the {word}")
+        for number, word in enumerate(words)
+    ]
+    previous = StructuredSummary(facts=(Note(kept, sources=("m1",), role="user"),))
+    assert kept in ExtractiveSummarizer().summarize_span(later, previous=previous, max_tokens=150).render()
