@@ -105,6 +105,16 @@ def test_templates_of_addresses_are_not_values_of_a_record():
     assert "gist" not in text
 
 
+def test_addresses_below_another_one_are_not_values_of_a_record():
+    """Everybody can add `/repos` to the address of a user."""
+    page = "https://api.example.com/users/ada"
+    user = {"user_id": "ada_42", "url": page, "repos_url": f"{page}/repos", "keys_url": f"{page}/keys/7"}
+    text = Session("Find Ada, please.").call("get_user", json.dumps(user), user_id="ada_42").text()
+    assert f"- user_id ada_42: url={page}\n" in text
+    assert "repos" not in text
+    assert "keys" not in text
+
+
 def test_a_long_value_is_not_part_of_its_line():
     """The line gives its length, and its sentences are lines of their own."""
     body = "The gateway gw-7781 closes after 20 seconds. " + "More words follow here. " * 20
@@ -206,6 +216,52 @@ def test_the_fields_that_were_used_come_first():
     first_lines = [line for line in session.text(max_tokens=2000).split("\n") if "cabin=" in line]
     assert len(first_lines) == 3
     assert all(": cabin=business" in line for line in first_lines)
+
+
+def _reservation(code: str, origin: str, destination: str) -> str:
+    flights = [{"flight_number": f"{code[:3]}{number}", "date": f"2024-05-2{number}"} for number in range(3)]
+    profile = {"created_by": f"agent {code}", "note": f"paid by voucher {code}"}
+    route = {"origin": origin, "destination": destination}
+    return json.dumps({"reservation_id": code, **profile, **route, "flights": flights})
+
+
+def test_the_record_of_the_last_request_has_the_most_room():
+    """The user asks about one of many reservations, and the summary describes it with its flights."""
+    session = Session("Help me with my trips, please.")
+    routes = {"OBUT9V": ("IAH", "DEN"), "K1NW8N": ("JFK", "SFO"), "Q0ZF0J": ("LGA", "MCO"), "UM3OG5": ("SEA", "DFW")}
+    for code, route in routes.items():
+        session.call("get", _reservation(code, *route), reservation_id=code)
+    session.user("Change the trip from JFK to SFO, please.")
+    lines = session.text(max_tokens=200).split("\n")
+    first = lines.index("## Records from tool results") + 1
+    assert lines[first].startswith("- reservation_id K1NW8N: origin=JFK, destination=SFO")
+    assert [line for line in lines if line.startswith(" flight_number")] == [
+        f" flight_number K1N{number}: date=2024-05-2{number}" for number in range(3)
+    ]
+
+
+def test_a_record_that_stays_in_the_prompt_takes_less_room():
+    """The last message of the assistant describes one flight, so the summary describes the others."""
+    session = Session("Which flights are there?")
+    for code in ("HAT266", "HAT175", "HAT229"):
+        session.call("get", json.dumps({"flight_number": code, "price": f"{code[3:]} dollars", "gate": f"{code}-B"}))
+    visible = [Message("assistant", "HAT229 costs 229 dollars. Do you want it?", id="a90")]
+    summary = ExtractiveSummarizer().summarize_span(session.messages, visible=visible, max_tokens=90)
+    assert "- flight_number HAT266: " in summary.render()
+    assert "- flight_number HAT175: " in summary.render()
+    assert "- flight_number HAT229: " not in summary.render()
+
+
+def test_the_other_fields_of_a_record_come_after_the_used_ones():
+    """A record that has any line has the one with its status, even if another line is shorter."""
+    session = Session("Which of my orders are paid?")
+    for number in range(8):
+        other = {f"detail_{field}": f"some text {number}{field} without use" for field in range(8)}
+        session.call("get", json.dumps({"order_id": f"W-11{number}", **other, "status": f"paid {number}"}))
+    session.messages.append(Message("assistant", "Those with the status paid 1, paid 2 and paid 3.", id="a99"))
+    lines = [line for line in session.text(max_tokens=400).split("\n") if line.startswith("- order_id")]
+    assert lines
+    assert all("status=paid" in line for line in lines)
 
 
 def test_json_of_any_shape_is_read_without_an_error():

@@ -13,13 +13,14 @@ entities that no line mentions yet. The rest of what the user wants and the name
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from compact.summarizers.extraction.entity_names import NAME_WORTH, name_candidates
 from compact.summarizers.extraction.entity_usage import CHARS_PER_TOKEN
-from compact.summarizers.extraction.span_index import CALL_FIELDS, Candidate, SpanIndex
+from compact.summarizers.extraction.span_index import CALL_FIELDS, LINE_TOKENS, Candidate, SpanIndex
+from compact.summary.record_tree import shown_text
 
 _PRIORITY_SHARE: Final = 0.5  # of the budget, at most
 _REQUEST_FIELDS: Final = ("current_task", "goals")
@@ -83,36 +84,36 @@ class _GreedySelector:
         for entity in visible:
             self._values[entity] = 0.0
         self._lines_per_output: Counter[int] = Counter()
+        self._records = _RecordTree()
         self._children_per_subject: Counter[int] = Counter()
 
     def select(self, candidates: list[Candidate], budget_tokens: float) -> float:
         """Select the most valuable candidates and return the number of tokens they use."""
         remaining, selected = budget_tokens, self._selected_orders
-        calls = {line.text: index for index, line in enumerate(candidates) if line.field in CALL_FIELDS}
         heap = self._heap(candidates) if remaining >= _MIN_LINE_TOKENS else []
+        dependents = _Dependents(candidates)
         misfits = 0
         while heap and remaining >= _MIN_LINE_TOKENS and misfits < _MAX_MISFITS:
             _, index = heapq.heappop(heap)
             candidate = candidates[index]
             if candidate.order in selected:
                 continue
-            if candidate.tokens > remaining:
+            tokens = self._records.tokens(candidate)
+            if tokens > remaining:
                 misfits += 1
                 continue
             density = self._density(candidate)
             if density <= 0.0:
                 continue
-            # Values decrease, so a line that stays on top after its update is the best one.
+            # Densities decrease, so a line that stays on top after its update is the best one.
             if heap and -density > heap[0][0]:
                 heapq.heappush(heap, (-density, index))
                 continue
-            remaining -= candidate.tokens - self._cover(candidate)
-            self._add(candidate)
-            call = calls.get(candidate.block.call_line) if candidate.block.call_line else None
-            if call is not None and candidates[call].order not in selected:
-                # The only value that increases. Its call gets a second, newer place in the heap.
-                candidates[call].bonus += _CALL_OF_OUTPUT_VALUE
-                heapq.heappush(heap, (-self._density(candidates[call]), call))
+            remaining -= tokens - self._cover(candidate)
+            # The only densities that increase. These lines get a second, newer place in the heap.
+            for other in self._add(candidate, candidates, dependents):
+                if candidates[other].order not in selected:
+                    heapq.heappush(heap, (-self._density(candidates[other]), other))
         return budget_tokens - remaining
 
     def _heap(self, candidates: list[Candidate]) -> list[tuple[float, int]]:
@@ -125,13 +126,21 @@ class _GreedySelector:
         heapq.heapify(heap)
         return heap
 
-    def _add(self, candidate: Candidate) -> None:
+    def _add(self, candidate: Candidate, candidates: list[Candidate], dependents: _Dependents) -> list[int]:
+        """Add a candidate to the selection. Return the indices of those that are worth more now."""
         self.lines.append(candidate)
         self._selected_orders.add(candidate.order)
         if candidate.block.parent:
             self._children_per_subject[candidate.subject] += 1
         if candidate.block.kind == "output":
             self._lines_per_output[candidate.block.position] += 1
+        if candidate.record:
+            return dependents.of_record(candidate, self._records.add(candidate))
+        call = dependents.call_of(candidate)
+        if call is None:
+            return []
+        candidates[call].bonus += _CALL_OF_OUTPUT_VALUE
+        return [call]
 
     def _cover(self, candidate: Candidate) -> float:
         """Mark the entities of a candidate as covered. Return the tokens of names that it makes superfluous."""
@@ -160,6 +169,8 @@ class _GreedySelector:
         return max(0.0, self._values[entity] - (1.0 - NAME_WORTH) * self._reuse_scores[entity])
 
     def _density(self, candidate: Candidate) -> float:
+        if candidate.after >= 0 and candidate.after not in self._selected_orders:
+            return 0.0  # The fields of a record that are used more come first.
         values, value, scores = self._values, candidate.bonus, self._reuse_scores
         if candidate.field == "entities":
             return sum(map(self._name_value, candidate.entities)) / candidate.tokens
@@ -177,4 +188,52 @@ class _GreedySelector:
             # Diminishing returns: an agent rarely needs a hundred names from one listing.
             selected = self._lines_per_output[candidate.block.position]
             value *= _OUTPUT_HALF_VALUE_LINES / (_OUTPUT_HALF_VALUE_LINES + selected)
-        return value / candidate.tokens
+        return value / self._records.tokens(candidate)
+
+
+class _RecordTree:
+    """The records that have a line. Their next lines are joined to it, and the records inside need no other heading."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def add(self, line: Candidate) -> set[str]:
+        """Add the line of a record. Return the names of the records that had no line and no heading before."""
+        if not line.record:
+            return set()
+        names = {line.record, shown_text(line.record, line.block.parent), line.block.parent} - self._names
+        self._names |= names
+        return names
+
+    def tokens(self, line: Candidate) -> float:
+        """Return the tokens that a line adds to the summary."""
+        parent = line.block.parent
+        if not line.record:
+            return line.tokens
+        if line.record in self._names:
+            return max(1.0, line.tokens - len(shown_text(line.record, parent)) / CHARS_PER_TOKEN - LINE_TOKENS)
+        if parent and parent not in self._names:
+            return line.tokens + len(parent) / CHARS_PER_TOKEN + LINE_TOKENS
+        return line.tokens
+
+
+class _Dependents:
+    """The candidates that are worth more per token once another one is selected."""
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self._calls = {line.text: index for index, line in enumerate(candidates) if line.field in CALL_FIELDS}
+        self._next_lines = {line.after: index for index, line in enumerate(candidates) if line.after >= 0}
+        self._children: defaultdict[str, list[int]] = defaultdict(list)
+        for index, line in enumerate(candidates):
+            if line.record and line.block.parent and line.after < 0:
+                self._children[line.block.parent].append(index)
+
+    def call_of(self, line: Candidate) -> int | None:
+        """Return the index of the call that produced a line of output."""
+        return self._calls.get(line.block.call_line) if line.block.call_line else None
+
+    def of_record(self, line: Candidate, new_names: Iterable[str]) -> list[int]:
+        """Return the indices of the next line of a record, and of the records inside those that have a line now."""
+        next_line = self._next_lines.get(line.order)
+        children = [index for name in new_names for index in self._children.get(name, ())]
+        return children if next_line is None else [next_line, *children]

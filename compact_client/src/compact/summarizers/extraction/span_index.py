@@ -22,7 +22,7 @@ from compact.summarizers.extraction.text_cache import TextCache
 from compact.summary.record_tree import shown_text
 from compact.summary.renderer import USER_PREFIX
 
-_LINE_TOKENS: Final = 2.0  # a newline and, for some lines, a marker
+LINE_TOKENS: Final = 2.0  # a newline and, for some lines, a marker
 
 # The value of a line for its summary field alone, where 1 is an id that will certainly be needed again. They were tuned
 # on recorded sessions, see tests/bench/quality.
@@ -100,6 +100,8 @@ class Candidate:
     tokens: float
     order: int
     is_priority: bool
+    record: str = ""  # for a record: its name, with that of its parent
+    after: int = -1  # for a record: the order of the line with the fields that are used more
     subject: int = -1  # for a record: the entity that identifies it
     subject_worth: float = 0.0  # for a record: how much of the reuse score of that entity the line is worth
     unexplained: tuple[int, ...] = ()  # entities about which another line says more
@@ -153,6 +155,7 @@ class SpanIndex:
         self.candidates: list[Candidate] = []
         self.visible: set[int] = set()
         self._chars = 0
+        self._last_lines: dict[str, int] = {}  # the order of the last line of each record
         self._template_counts: Counter[str] = Counter()
         self._line_by_opening: dict[str, Candidate] = {}
         self._entity_ids = _EntityIds(self.usages, self.keys, frozenset(said), frozenset(left_out))
@@ -229,14 +232,17 @@ class SpanIndex:
 
     def _add_candidate(self, text: str, block: Block, entities: tuple[int, ...], value: float) -> Candidate:
         field = block.field or summary_field(text, block.kind)
-        tokens = len(shown_text(text, block.parent)) / CHARS_PER_TOKEN + (_LINE_TOKENS if field != "entities" else 0.0)
+        tokens = len(shown_text(text, block.parent)) / CHARS_PER_TOKEN + (LINE_TOKENS if field != "entities" else 0.0)
         is_priority = self._is_priority(text, block, field)
         bonus = _field_bonus(field, is_kept=block.entry is not None)
         if bonus and not is_priority and field not in _NUMBERED_FIELDS and self._is_boilerplate(text):
             bonus = 0.0
         candidate = Candidate(text, block, field, entities, bonus, tokens, len(self.candidates), is_priority)
         if block.kind == "record":
-            label = text.partition(": ")[0].partition(" ")[2]
+            candidate.record = text.partition(": ")[0]
+            candidate.after = self._last_lines.get(candidate.record, -1)
+            self._last_lines[candidate.record] = candidate.order
+            label = candidate.record.partition(" ")[2]
             mentions = find_entities(label) if label else ()
             candidate.subject, candidate.subject_worth = self._entity_ids[mentions[0]] if mentions else -1, value
         if field in _REPEATED_FIELDS and (earlier := self._earlier_run(text)) is not None:

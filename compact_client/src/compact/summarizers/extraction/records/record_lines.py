@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +23,8 @@ from compact.summarizers.extraction.text_cache import TextCache
 from compact.summary.record_tree import split_pairs
 
 MAX_LINE_CHARS: Final = 200
+# A line of a record has few fields, so that a summary can keep the used fields of many records. It joins them again.
+_LINE_CHARS: Final = 80
 _MAX_VALUE_CHARS: Final = 160
 _MAX_TEXT_CHARS: Final = 400_000
 _MAX_RECORDS: Final = 2_000
@@ -204,7 +206,7 @@ class _Collector:
             if key != subject.key or isinstance(item, dict | list)
             for pair in self._walk_item(key, item, subject, depth)
         ]
-        self._records[place] = Record(subject.label, parent, tuple(pairs))
+        self._records[place] = Record(subject.label, parent, _without_subpages(pairs))
 
     def _walk_item(self, key: str, item: Any, subject: _Owner | None, depth: int) -> list[str]:
         if isinstance(item, dict) and item and all(_is_keyed_object(k, v) for k, v in item.items()):
@@ -302,6 +304,19 @@ def _singular(name: str) -> str:
     return name[:-1] if name.endswith("s") and not name.endswith("ss") else name
 
 
+def _without_subpages(pairs: Sequence[str]) -> tuple[str, ...]:
+    """Return the pairs of a record without the addresses below another one: `repos_url=https://example.com/ada/repos`."""
+    addresses = {value for pair in pairs if "://" in (value := pair.partition("=")[2])}
+    return tuple(pair for pair in pairs if "://" not in pair or not _has_parent(pair.partition("=")[2], addresses))
+
+
+def _has_parent(address: str, addresses: Container[str]) -> bool:
+    while "/" in (address := address.rpartition("/")[0]):
+        if address in addresses:
+            return True
+    return False
+
+
 def _scalar_pair(name: str, value: Any) -> list[str]:
     if value is None or value == "":
         return []
@@ -343,7 +358,7 @@ def is_group(pair: str) -> bool:
 def join_pairs(subject: str, pairs: Iterable[str]) -> Iterator[str]:
     """Yield lines of whole pairs. A long text is a line of its own."""
     prefix = f"{subject}: " if subject else ""
-    room = MAX_LINE_CHARS - len(prefix)
+    room = _LINE_CHARS - len(prefix)
     pending: list[str] = []
     chars = 0
     for pair in pairs:

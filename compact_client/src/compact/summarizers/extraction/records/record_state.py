@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -38,9 +38,14 @@ _PRIOR: Final = 0.1  # the use of a field that no value shows to be used
 _ARGUMENT_PRIOR: Final = 0.4
 _MIN_SHARED: Final = 3
 # What the lines of a record are worth, in parts of the reuse score of its id. The first one has the most used fields.
-FIRST_LINE_VALUE: Final = 0.7
-_NEXT_LINE_VALUE: Final = 0.35
-_USE_VALUE: Final = 0.3  # for each field that is certainly used
+FIRST_LINE_VALUE: Final = 0.4
+_NEXT_LINE_VALUE: Final = 0.1
+_USE_VALUE: Final = 0.5  # for each field that is certainly used
+# A record, and the records inside it, are worth more if it has to do with what was said last.
+_LAST_MESSAGES: Final = 6
+_MATCH_VALUE: Final = 0.8  # for each value that no other record has
+_MAX_MATCHES: Final = 3
+_SHOWN_VALUE: Final = 0.3  # of a record that a message in the prompt describes
 
 _Key = tuple[str, str, int]
 
@@ -104,19 +109,20 @@ class RecordStates:
                 shown = set(map(_field_name, record.pairs))
                 state.fields = {name: pairs for name, pairs in state.fields.items() if name not in shown}
 
-    def blocks(self, messages: Sequence[Message]) -> Iterator[Block]:
-        """Yield one block per record, with the most used fields first."""
+    def blocks(self, messages: Sequence[Message], visible: Sequence[Message]) -> Iterator[Block]:
+        """Yield one block per record, with the most used fields first. `visible` are the messages that stay."""
         states = [state for state in self._states.values() if state.fields]
         if not states:
             return
-        use = _FieldUse(messages, states)
+        use, relevance = _FieldUse(messages, states), _Relevance(messages, visible, states)
         for state in states:
             pairs = sorted(
                 ((use.weight(state.record, pair), pair) for pairs in state.fields.values() for pair in pairs),
                 key=lambda item: (-item[0], is_group(item[1])),
             )
             lines = list(join_pairs(record_subject(state.record), (pair for _, pair in pairs)))
-            values = _line_values(lines, pairs)
+            factor = relevance.of(state.record)
+            values = [factor * value for value in _line_values(lines, pairs)]
             parent = state.record.parent if is_child(state.record) else ""
             yield Block(lines, "record", state.sources, state.position, size=state.size, values=values, parent=parent)
 
@@ -143,7 +149,7 @@ class _FieldUse:
         used: Counter[tuple[str, str]] = Counter()
         values: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         for state in states:
-            kind = state.record.label.partition(" ")[0]
+            kind = _kind(state.record)
             for name, pairs in state.fields.items():
                 totals[kind, name] += 1
                 used[kind, name] += any(map(self._is_said, pairs))
@@ -158,7 +164,7 @@ class _FieldUse:
     def weight(self, record: Record, pair: str) -> float:
         """Return a figure from 0 to 1. Values that were mentioned have the highest."""
         name = _field_name(pair)
-        key = (record.label.partition(" ")[0], name)
+        key = (_kind(record), name)
         if name in _DATE_FIELDS:
             return 1.0  # part of the identity of a record
         if key in self._constant:
@@ -168,10 +174,51 @@ class _FieldUse:
 
     def _is_said(self, pair: str) -> bool:
         value = pair[len(_field_name(pair)) + 1 :].lower()
-        words = _WORD.findall(value)
-        if "(" in pair and not pair.startswith(f"{_field_name(pair)}="):
-            return any(word in self._said for word in words if len(word) > 4)
-        return bool(words) and value not in _TRIVIAL and len(value) > 2 and all(word in self._said for word in words)
+        if is_group(pair):
+            return any(word in self._said for word in _WORD.findall(value) if len(word) > 4)
+        return _is_said(value, self._said)
+
+
+class _Relevance:
+    """Estimates how much each record has to do with the last messages, by those of its values that they contain.
+
+    If a message that stays in the prompt names a record, it probably says what matters about it, too.
+    """
+
+    def __init__(self, messages: Sequence[Message], visible: Sequence[Message], states: Sequence[_State]) -> None:
+        spoken = [message for message in messages if message.role in ("user", "assistant")]
+        said, _ = _said_words(spoken[-_LAST_MESSAGES:])
+        self._shown, _ = _said_words(visible)
+        values = [(state.record, pair) for state in states for pair in _said_pairs(state, said)]
+        owners = Counter((_kind(record), pair) for record, pair in values)
+        self._matches: defaultdict[str, float] = defaultdict(float)
+        for record, pair in values:
+            self._matches[record.label] += 1.0 / owners[_kind(record), pair]
+
+    def of(self, record: Record) -> float:
+        """Return the factor for the value of a record."""
+        matches = max(self._matches.get(record.label, 0.0), self._matches.get(record.parent, 0.0))
+        factor = 1.0 + _MATCH_VALUE * min(_MAX_MATCHES, matches)
+        is_shown = not is_child(record) and record.label.partition(" ")[2].lower() in self._shown
+        return _SHOWN_VALUE * factor if is_shown else factor
+
+
+def _said_pairs(state: _State, said: Container[str]) -> Iterator[str]:
+    """Yield the pairs whose value was said. Groups of values say too little."""
+    for name, pairs in state.fields.items():
+        for pair in pairs:
+            if not is_group(pair) and _is_said(pair[len(name) + 1 :].lower(), said):
+                yield pair
+
+
+def _kind(record: Record) -> str:
+    return record.label.partition(" ")[0]
+
+
+def _is_said(value: str, said: Container[str]) -> bool:
+    """Return True if all words of a value were said. Short and common values do not count."""
+    words = _WORD.findall(value)
+    return bool(words) and value not in _TRIVIAL and len(value) > 2 and all(word in said for word in words)
 
 
 def _said_words(messages: Sequence[Message]) -> tuple[set[str], set[str]]:

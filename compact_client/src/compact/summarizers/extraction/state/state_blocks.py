@@ -93,7 +93,7 @@ def with_state(
     yield from _todo_blocks(todo, len(messages))
     for block in visible_blocks:
         records.remove_shown(block)
-    yield from records.blocks(all_messages)
+    yield from records.blocks(all_messages, visible)
 
 
 def _todo_blocks(todo: TodoList, end: int) -> Iterator[Block]:
