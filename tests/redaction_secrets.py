@@ -420,6 +420,10 @@ def _structured_secrets() -> dict[str, Callable[[Values], tuple[Any, Any]]]:
         "split in code": lambda v: (lambda k: (f'key = "{k[:12]}" + "{k[12:]}"', (k[12:],)))(
             _VENDOR_KEYS["gitlab"](v) + "7aB2"
         ),
+        "NUL": lambda v: (lambda k: (f"key {k[:9]}\x00{k[9:]}", (k[9:],)))(_VENDOR_KEYS["github"](v)),
+        "replacement character": lambda v: (lambda k: (f"key {k[:9]}\ufffd{k[9:]}", (k[9:],)))(
+            _VENDOR_KEYS["github"](v)
+        ),
         "zero width": lambda v: (lambda k: (f"key {k[:9]}\u200b{k[9:]}", (k[9:],)))(_VENDOR_KEYS["github"](v)),
         "zero width password": lambda v: (lambda k: (f"pass\u200bword: {k}", k))(v.password),
         "soft hyphen": lambda v: (lambda k: (f"token {k[:20]}\u00ad{k[20:]}", (k[20:],)))(_VENDOR_KEYS["anthropic"](v)),

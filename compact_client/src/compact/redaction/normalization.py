@@ -1,4 +1,7 @@
-"""Undo tricks that hide a secret from the rules: invisible characters inside it, and full-width letters."""
+"""Undo tricks that hide a secret from the rules: invisible characters inside it, and full-width letters.
+
+A NUL follows each letter if UTF-16 is read as ASCII. The server stores it as U+FFFD, so that counts, too.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from itertools import accumulate
 from compact.redaction.findings import Span
 
 _INVISIBLE = re.compile(
-    "([\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+)"
+    "([\x00\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufffd]+)"
 )
 # In ordinary text, these characters follow an emoji. Between letters and digits, they hide something.
 HIDDEN = re.compile(f"(?<=[!-~]){_INVISIBLE.pattern}(?=[!-~])|[\uff01-\uff5e]")
 HINT = (
-    r"[!-~](?:\xc2\xad|\xcd\x8f|\xd8\x9c|\xe1\x85[\x9f\xa0]|\xe1\x9e[\xb4\xb5]|\xe1\xa0[\x8b-\x8e]"
+    r"[!-~](?:\x00|\xc2\xad|\xcd\x8f|\xd8\x9c|\xe1\x85[\x9f\xa0]|\xe1\x9e[\xb4\xb5]|\xe1\xa0[\x8b-\x8e]"
     r"|\xe2\x80[\x8b-\x8f\xaa-\xae]"
-    r"|\xe2\x81[\xa0-\xaf]|\xef\xb8[\x80-\x8f]|\xef\xbb\xbf)|\xef\xbc[\x81-\xbf]|\xef\xbd[\x80-\x9e]"
+    r"|\xe2\x81[\xa0-\xaf]|\xef\xb8[\x80-\x8f]|\xef\xbb\xbf|\xef\xbf\xbd)|\xef\xbc[\x81-\xbf]|\xef\xbd[\x80-\x9e]"
 )
 """The same in UTF-8, for Hyperscan."""
 _ASCII_FORM = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {0x3000: 0x20}

@@ -39,7 +39,7 @@ EVERYWHERE = -1
 NORMALIZE = -1
 """In place of a rule: the text contains hidden or full-width characters."""
 _HIDDEN_GROUP = "hidden characters"
-"""Searched for in text that is not all ASCII. The other groups are those of the rules."""
+"""Searched for in text that is not all ASCII or has a NUL. The other groups are those of the rules."""
 _HIDDEN, _RUN = 0, 1
 """The numbers of two expressions that belong to no rule."""
 _RUN_HINT = rf"(?:^|[^A-Za-z0-9+/])[A-Za-z0-9+/]{{{MIN_RUN_CHARS}}}"
@@ -136,7 +136,7 @@ class LiteralPrefilter:
         """Return the hits in a text."""
         lowered = lower(text)
         hits: Hits = {index: [EVERYWHERE] for index in self._everywhere}
-        if not text.isascii() and HIDDEN.search(text):
+        if (not text.isascii() or "\0" in text) and HIDDEN.search(text):
             hits[NORMALIZE] = [0]
         for literal, rules in self._rules_of.items():
             if starts := find_all(lowered, literal):
@@ -176,7 +176,7 @@ class HyperscanPrefilter:
         ends: Ends = defaultdict(list)
         scans = getattr(self._local, "scans", None) or self._prepare_thread()
         # Arguments by position, because names double the cost of a short text.
-        for scan, scratch in scans[1:] if encoded.is_ascii else scans:
+        for scan, scratch in scans[1:] if encoded.is_ascii and b"\0" not in data else scans:
             scan(data, _add_end, 0, ends, scratch)
         if not ends:
             return {}
