@@ -9,7 +9,7 @@ that the same choice always gives the same result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -26,6 +26,9 @@ STRATEGIES = ("task_state", "brief", "decision_log", "code_delta", "step_ledger"
 MAX_BYTES = 20_000_000
 _BUILT_IN = "extractive"
 _FACTS = "Facts kept"
+_TOKENS_AFTER = "Tokens after"
+# A masked value in a summary has other tokens than the original, and so one line more or less may fit.
+_REDACTION_PCT = 0.01
 _SUMMARY_ID = ("summary-", "span-")
 
 
@@ -184,12 +187,28 @@ def replay(source: Source) -> Replay:
     different = [row for row in outcome.rows if not row.is_same]
     if not different and not outcome.differences:
         return Replay(outcome, [])
-    if [row.label for row in different] == [_FACTS] and not outcome.differences and source.is_redacted:
-        # The agent also counted facts in values that the transcript does not contain.
-        (facts,) = different
-        kept, was = f"{facts.planned} of {facts.planned_total}", f"{facts.actual} of {facts.actual_total}"
-        return Replay(outcome, [], f"It kept {kept} facts, not {was}, because the transcript is redacted.")
+    if source.is_redacted and not outcome.differences and all(map(_is_due_to_redaction, different)):
+        return Replay(outcome, [], _redaction_note(different))
     return Replay(outcome, _reasons(source, outcome.plan))
+
+
+def _is_due_to_redaction(row: Row) -> bool:
+    """True if a figure differs as it can if the summary contains masked values: its facts, or slightly its tokens."""
+    if row.label == _FACTS:
+        return True
+    actual, planned = row.actual or 0, row.planned or 0
+    return row.label == _TOKENS_AFTER and abs(actual - planned) <= _REDACTION_PCT * actual
+
+
+def _redaction_note(rows: Iterable[Row]) -> str:
+    parts = []
+    for row in rows:
+        if row.label == _FACTS:
+            kept, was = f"{row.planned} of {row.planned_total}", f"{row.actual} of {row.actual_total}"
+            parts.append(f"kept {kept} facts, not {was}")
+        else:
+            parts.append(f"has {row.planned:,} tokens, not {row.actual:,}")
+    return f"It {', and '.join(parts)}, because the transcript is redacted."
 
 
 def plan_again(source: Source, choice: Choice) -> Outcome:
@@ -198,7 +217,7 @@ def plan_again(source: Source, choice: Choice) -> Outcome:
     plan = _plan(source, choice)
     rows = [
         Row("Tokens before", check.before, plan.before),
-        Row("Tokens after", check.after, plan.after),
+        Row(_TOKENS_AFTER, check.after, plan.after),
         *_compare_fates(actual, plan.ledger),
         Row(
             _FACTS,

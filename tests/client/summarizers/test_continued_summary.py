@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer
+from compact.summarizers.extraction.span_index import SpanIndex
+from compact.summarizers.extraction.summary_blocks import earlier_blocks
 from compact.summary.entries import Decision, Note
 from compact.summary.structured_summary import StructuredSummary
 
@@ -72,3 +74,15 @@ def test_a_kept_commit_is_not_displaced_by_new_ones():
     ]
     previous = StructuredSummary(facts=(Note(kept, sources=("m1",), role="user"),))
     assert kept in ExtractiveSummarizer().summarize_span(later, previous=previous, max_tokens=150).render()
+
+
+def test_a_kept_line_of_an_output_introduces_its_names():
+    """All lines of an earlier summary are at one position, but they do not repeat each other."""
+    messages = shown_names(["orders_handler", "orders_handler_test"])
+    summary = ExtractiveSummarizer().summarize_span([Message("user", "Find the handlers.", id="u1"), *messages])
+    index = SpanIndex(continues_summary=True)
+    index.add(earlier_blocks(summary))
+    kept = [line for line in index.candidates if "orders_handler" in line.text]
+    assert kept
+    assert [line.unexplained for line in kept] == [()] * len(kept)
+    assert {index.usages[entity].messages for line in kept for entity in line.entities} == {1}

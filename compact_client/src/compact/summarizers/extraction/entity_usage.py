@@ -66,7 +66,7 @@ class EntityUsage:
     shown: int = 0
     smallest_output_chars: int = 1 << 30
     messages: int = 0
-    last_position: int = -1
+    last_position: int = -2  # before all messages, and before an earlier summary
     last_chars: int = 0
     by_user: bool = False
     in_last_request: bool = False

@@ -400,8 +400,8 @@ def _unexplained_entities(candidate: Candidate, repeated: Sequence[int]) -> tupl
     """
     if candidate.field in _FILE_FIELDS:
         return candidate.entities
-    # All lines of an earlier summary have the same position.
-    is_output = candidate.block.kind in _TOOL_TEXT_KINDS and candidate.block.entry is None
+    # Those of an earlier summary have a field. They are excerpts of several outputs, in which no line is the first.
+    is_output = candidate.block.kind in _TOOL_TEXT_KINDS and not candidate.block.field
     return tuple(repeated) if is_output else ()
 
 
