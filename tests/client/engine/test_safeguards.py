@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import Recorder, SpySummarizer, chat_turns, small_manager, tool_pair
-from compact import CompactError, Message
+from compact import CompactConfig, CompactError, CompactManager, CompactPolicy, Message
 from compact.engine.quality import asks_for_context
 
 
@@ -82,3 +82,21 @@ def test_reused_call_ids_stay_paired():
     roles = [item["role"] for item in out if item["role"] != "user" and not str(item["content"]).startswith("<COMPACT")]
     assert roles == ["assistant", "tool"] * (len(roles) // 2)
     assert out[-1] == messages[-1]
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+@pytest.mark.parametrize(
+    "name",
+    ["trigger_pct", "min_left_pct", "target_pct", "summary_room_pct", "summary_ratio", "min_gain_pct"],
+)
+def test_every_share_of_a_policy_works_at_its_limits(name, share):
+    """Two compactions run, or the error says what is wrong with the policy."""
+    try:
+        policy = CompactPolicy(**{"hard_cap_buffer": 100, name: share})
+    except CompactError as error:
+        assert name in str(error)
+        return
+    manager = CompactManager(CompactConfig("gpt-4o", 2_000, policy=policy))
+    history = manager.preflight("s", chat_turns(30))
+    history = manager.preflight("s", [*history, *chat_turns(20, start=30)])
+    assert sum(len(message.text.split()) for message in history) < 2_000

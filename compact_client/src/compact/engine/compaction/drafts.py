@@ -261,10 +261,11 @@ def _inherited_tokens(compaction: Compaction) -> int:
 def _removed_tokens(compaction: Compaction) -> int:
     """Return the tokens that earlier compactions removed, and those that this one cut from outputs."""
     plan = compaction.session.plan
-    absorbed_tokens = sum(entry.tokens for entry in plan.absorbed) if plan else 0
-    # It is not known what an earlier process removed, but its summary has at most this share of that.
-    summarized_tokens = int(_summary_tokens(compaction) / compaction.engine.policy.summary_ratio)
-    removed_tokens = max(absorbed_tokens, summarized_tokens - _inherited_tokens(compaction))
+    removed_tokens = sum(entry.tokens for entry in plan.absorbed) if plan else 0
+    if ratio := compaction.engine.policy.summary_ratio:
+        # It is not known what an earlier process removed, but its summary has at most this share of that.
+        summarized_tokens = int(_summary_tokens(compaction) / ratio)
+        removed_tokens = max(removed_tokens, summarized_tokens - _inherited_tokens(compaction))
     return removed_tokens + sum(item.tokens_before - item.tokens_after for item in compaction.truncations.values())
 
 
