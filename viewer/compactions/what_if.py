@@ -9,7 +9,7 @@ that the same choice always gives the same result.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -187,28 +187,32 @@ def replay(source: Source) -> Replay:
     different = [row for row in outcome.rows if not row.is_same]
     if not different and not outcome.differences:
         return Replay(outcome, [])
-    if source.is_redacted and not outcome.differences and all(map(_is_due_to_redaction, different)):
-        return Replay(outcome, [], _redaction_note(different))
+    if source.is_redacted and (note := redaction_note(outcome)):
+        return Replay(outcome, [], note)
     return Replay(outcome, _reasons(source, outcome.plan))
 
 
-def _is_due_to_redaction(row: Row) -> bool:
-    """True if a figure differs as it can if the summary contains masked values: its facts, or slightly its tokens."""
-    if row.label == _FACTS:
-        return True
-    actual, planned = row.actual or 0, row.planned or 0
-    return row.label == _TOKENS_AFTER and abs(actual - planned) <= _REDACTION_PCT * actual
-
-
-def _redaction_note(rows: Iterable[Row]) -> str:
+def redaction_note(outcome: Outcome) -> str:
+    """Return what differs because the summary contains masked values, or "" if anything else differs, too."""
+    different = [row for row in outcome.rows if not row.is_same]
+    if not different or outcome.differences or not all(map(_is_due_to_redaction, different)):
+        return ""
     parts = []
-    for row in rows:
+    for row in different:
         if row.label == _FACTS:
             kept, was = f"{row.planned} of {row.planned_total}", f"{row.actual} of {row.actual_total}"
             parts.append(f"kept {kept} facts, not {was}")
         else:
-            parts.append(f"has {row.planned:,} tokens, not {row.actual:,}")
+            parts.append(f"has {row.planned:,} tokens after the compaction, not {row.actual:,}")
     return f"It {', and '.join(parts)}, because the transcript is redacted."
+
+
+def _is_due_to_redaction(row: Row) -> bool:
+    """True for another number of facts, or a slightly different number of tokens after the compaction."""
+    if row.label == _FACTS:
+        return True
+    actual, planned = row.actual or 0, row.planned or 0
+    return row.label == _TOKENS_AFTER and abs(actual - planned) <= _REDACTION_PCT * actual
 
 
 def plan_again(source: Source, choice: Choice) -> Outcome:

@@ -8,6 +8,7 @@ import uuid
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -20,6 +21,7 @@ from reader import client_of
 from ariadne.demo import coding_agent, research_agent
 from ariadne.demo.clock import PastClock
 from ariadne.demo.player import Player
+from viewer.compactions.what_if import Outcome, Plan, Row, redaction_note
 
 
 def compact_twice(server: Server, summarizer: Any = None) -> str:
@@ -139,3 +141,27 @@ def test_replays_of_recorded_sessions_give_what_happened(server: Server, story: 
             assert "The replay matches what happened" in answer, answer
             assert f"{compaction['before']:,} to {compaction['after']:,} tokens" in answer
         assert number >= 3
+
+
+@pytest.mark.parametrize(
+    ("after", "facts", "note"),
+    [
+        (
+            12_225,
+            (229, 229),
+            "It has 12,225 tokens after the compaction, not 12,227",
+        ),
+        (12_227, (228, 228), "It kept 228 of 228 facts, not 229 of 229"),
+        (11_900, (228, 228), ""),
+        (12_227, (229, 229), ""),
+    ],
+)
+def test_small_differences_of_a_redacted_replay_are_explained(after: int, facts: tuple[int, int], note: str) -> None:
+    """A difference of more than 1 % in tokens has another cause."""
+    rows = [
+        Row("Tokens before", 20_414, 20_414),
+        Row("Tokens after", 12_227, after),
+        Row("Facts kept", 229, facts[0], actual_total=229, planned_total=facts[1]),
+    ]
+    expected = f"{note}, because the transcript is redacted." if note else ""
+    assert redaction_note(Outcome(Mock(spec=Plan), rows, [])) == expected
