@@ -84,7 +84,7 @@ def test_limits_are_kept():
 @pytest.mark.parametrize("name", ["limit", "max_tokens"])
 def test_a_limit_that_is_no_positive_whole_number_is_rejected(name, value):
     manager = compacted_manager("The order ORD-4471 ships from dock 12.")
-    with pytest.raises(CompactError, match="whole numbers of more than 0"):
+    with pytest.raises(CompactError, match="positive whole numbers"):
         manager.recall("s", "ORD-4471", **{name: value})
 
 

@@ -34,9 +34,7 @@ class Passage:
 def check_limits(limit: int, max_tokens: int) -> None:
     """Raise an error if a recall could return nothing."""
     if not all(isinstance(value, int) and value > 0 for value in (limit, max_tokens)):
-        raise CompactError(
-            f"limit and max_tokens must be whole numbers of more than 0, not {limit!r} and {max_tokens!r}."
-        )
+        raise CompactError(f"limit and max_tokens must be positive whole numbers, not {limit!r} and {max_tokens!r}.")
 
 
 def render_passages(passages: Sequence[Passage]) -> str:

@@ -199,8 +199,6 @@ class _RecordTree:
 
     def add(self, line: Candidate) -> set[str]:
         """Add the line of a record. Return the names of the records that had no line and no heading before."""
-        if not line.record:
-            return set()
         names = {line.record, shown_text(line.record, line.block.parent), line.block.parent} - self._names
         self._names |= names
         return names
