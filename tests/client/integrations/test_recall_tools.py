@@ -212,6 +212,6 @@ async def test_a_failing_recall_does_not_fail_the_run(manager: CompactManager, c
 
 @pytest.mark.parametrize("limits", [{"limit": 0}, {"max_tokens": 0}, {"limit": -1}])
 def test_a_tool_that_could_return_nothing_is_not_created(limits: dict[str, int], manager: CompactManager) -> None:
-    with pytest.raises(CompactError, match="more than 0"):
+    with pytest.raises(CompactError, match="positive whole numbers"):
         openai.recall_tool(manager, "s", **limits)
     assert "[Recall]" not in str(manager.preflight("s", [{"role": "user", "content": LONG} for _ in range(30)]))
