@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from builders import small_manager
@@ -33,6 +35,26 @@ def test_searches_do_not_influence_each_other():
     for number in range(30):
         search(used, f"V-{number * 7} table_{number % 9}")
     assert search(used, "value V-49 table_7") == search(fresh, "value V-49 table_7")
+
+
+def test_threads_can_add_and_search_at_the_same_time():
+    index = PassageIndex()
+
+    def add_and_search(first: int) -> list[str]:
+        best = []
+        for number in range(first, 200, 4):
+            index.add([Source(f"m{number}", "tool", f"row {number} has the value V-{number}\n" * 30)])
+            best += search(index, f"V-{number}")[:1]
+        return best
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            results = list(pool.map(add_and_search, range(4)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert results == [[f"m{number}" for number in range(first, 200, 4)] for first in range(4)]
 
 
 def test_the_cost_of_a_query_grows_slower_than_the_log():

@@ -7,6 +7,7 @@ import unicodedata
 
 import pytest
 from compact.recall import PassageIndex, Source
+from compact.recall import index as recall_index
 from compact.recall.terms import name_of, terms_of
 from recall_builders import search
 
@@ -15,6 +16,33 @@ def test_languages_without_spaces_are_found():
     index = PassageIndex()
     index.add([Source("m1", "user", "注文番号は四四七一です"), Source("m2", "user", "天気がいいですね")])
     assert search(index, "注文番号")[0] == "m1"
+
+
+@pytest.mark.parametrize("has_fts5", [True, False])
+@pytest.mark.parametrize("query", ["埠", "号", "埠 号", "𠮷", "🔥", "🚀🔥", "👩‍💻", "❤️", "→", "€!"])
+def test_a_query_without_words_is_searched_for_its_characters(monkeypatch, query, has_fts5):
+    if not has_fts5:
+        monkeypatch.setattr(recall_index, "_CREATE", "CREATE VIRTUAL TABLE chunks USING missing_module(terms)")
+    index = PassageIndex()
+    index.add([Source(f"x{n}", "user", f"注文 {n} done ✅") for n in range(50)])
+    filler = "filler line\n" * 50
+    index.add([Source("m", "user", f"{filler}第十二埠号: 𠮷野, hot🔥 🚀launch 👩\u200d💻 ❤ 5€ a→b\n{filler}")])
+    (passage,) = index.search(query, limit=5, max_tokens=60, count_tokens=lambda text: len(text) // 3)
+    assert passage.message_id == "m" and "第十二埠号" in passage.text
+
+
+def test_a_character_that_most_messages_have_is_found_in_the_newest_ones():
+    index = PassageIndex()
+    index.add([Source(f"m{n}", "user", f"step {n} ✅") for n in range(100)])
+    assert search(index, "✅")[0] == "m99"
+    assert search(index, "✅", excluded=set(range(5, 100)))[0] == "m4"
+
+
+@pytest.mark.parametrize("query", ["a", "7", "the", "!?… ---", "\u200d\ufe0f", "。"])
+def test_a_single_letter_or_a_punctuation_mark_finds_nothing(query):
+    index = PassageIndex()
+    index.add([Source("m", "user", "the plan a, step 7!?… --- \u200d\ufe0f。")])
+    assert search(index, query) == []
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -19,7 +20,16 @@ from compact.recall.passage import Passage
 from compact.recall.scores import Chunk, QueryWeights, Section, rank_sections, rarity
 from compact.recall.selection import Selection
 from compact.recall.spread import spread
-from compact.recall.terms import compose, find_term, hidden_parts, names_in, parts_of, query_words, terms_of
+from compact.recall.terms import (
+    compose,
+    find_term,
+    hidden_parts,
+    names_in,
+    parts_of,
+    query_characters,
+    query_words,
+    terms_of,
+)
 
 _CREATE: Final = (
     "CREATE VIRTUAL TABLE sections USING fts5(text, content='', columnsize=0, tokenize='unicode61 remove_diacritics 0')"
@@ -28,6 +38,7 @@ _SELECT: Final = "SELECT rowid FROM sections WHERE sections MATCH ? LIMIT ?"
 _SELECT_BEST: Final = "SELECT rowid FROM sections WHERE sections MATCH ? ORDER BY rank, rowid DESC LIMIT ?"
 _HASH_BYTES: Final = 64 * 1024 * 1024
 _MAX_QUERY_WORDS: Final = 120
+_MAX_QUERY_CHARACTERS: Final = 16
 _MAX_WORD_LOOKUPS: Final = 36
 _MAX_NAME_LOOKUPS: Final = 20
 # A term in more sections than this says little about where to look. Its frequency only counts for the ranking.
@@ -71,7 +82,7 @@ class Hit(NamedTuple):
 
 
 class PassageIndex:
-    """An index of sources. Not thread-safe."""
+    """An index of sources. Threads that use it at the same time wait for each other."""
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
@@ -80,6 +91,7 @@ class PassageIndex:
         self._common: dict[str, int] = {}
         self._common_count = 0
         self._cached: list[Section] = []
+        self._lock = threading.Lock()
         self._db = _open_database()
         if self._db is not None:
             # From Python 3.13 on, a connection that is collected while it is open causes a warning.
@@ -93,26 +105,28 @@ class PassageIndex:
 
     def add(self, sources: Iterable[Source]) -> None:
         """Index more sources, the newest one last."""
-        documents: list[tuple[int, str]] = []
-        sections, rows_by_text = self._sections, self._rows_by_text
-        for source in sources:
-            number = len(self.sources)
-            self.sources.append(source)
-            for place, (start, end) in enumerate(split_text(source.text, SECTION_CHARS)):
-                text = source.text[start:end]
-                row = rows_by_text.setdefault(hash(text), len(sections))
-                source.rows.append(row)
-                section = Section(number, place, start, end)
-                if row < len(sections):
-                    # The same lines again, such as a file that was read twice. The newest source has them.
-                    sections[row] = section
-                else:
-                    sections.append(section)
-                    documents.append((row, _document(source, place, text)))
-        if self._db is not None and documents:
-            self._db.execute("BEGIN")
-            self._db.executemany("INSERT INTO sections(rowid, text) VALUES (?, ?)", documents)
-            self._db.execute("COMMIT")
+        with self._lock:
+            documents = [document for source in sources for document in self._split(source)]
+            if self._db is not None and documents:
+                self._db.execute("BEGIN")
+                self._db.executemany("INSERT INTO sections(rowid, text) VALUES (?, ?)", documents)
+                self._db.execute("COMMIT")
+
+    def _split(self, source: Source) -> Iterator[tuple[int, str]]:
+        """Note a source and its sections. Yield the number and the document of each new section."""
+        sections, number = self._sections, len(self.sources)
+        self.sources.append(source)
+        for place, (start, end) in enumerate(split_text(source.text, SECTION_CHARS)):
+            text = source.text[start:end]
+            row = self._rows_by_text.setdefault(hash(text), len(sections))
+            source.rows.append(row)
+            section = Section(number, place, start, end)
+            if row < len(sections):
+                # The same lines again, such as a file that was read twice. The newest source has them.
+                sections[row] = section
+            else:
+                sections.append(section)
+                yield row, _document(source, place, text)
 
     def search(
         self,
@@ -122,7 +136,7 @@ class PassageIndex:
         max_tokens: int,
         count_tokens: Callable[[str], int],
         visible: Collection[int] = (),
-        known_words: set[str] | frozenset[str] = frozenset(),
+        known_words: Set[str] = frozenset(),
         excluded: Collection[int] = (),
     ) -> list[Passage]:
         """Return the best passages, at most `limit` of them with at most `max_tokens` in total.
@@ -130,18 +144,19 @@ class PassageIndex:
         `visible` are the numbers of sources that the prompt contains, and `known_words` are its words and names.
         `excluded` are the numbers of sources that may not be shown.
         """
-        words = query_words(query, _MAX_QUERY_WORDS)
-        if not words or not self._sections or limit < 1:
+        words = query_words(query, _MAX_QUERY_WORDS) or query_characters(query, _MAX_QUERY_CHARACTERS)
+        if not words or limit < 1:
             return []
-        self._forget_old_sections()
-        weights, hits, common = self._look_up(words, visible, excluded)
-        sections = [(self._read(hit.row), hit.terms) for hit in hits[:_MAX_RANKED_SECTIONS]]
-        ranked = rank_sections(sections, common, self.sources, weights, visible, known_words)
-        selection = Selection(self.sources, ranked, known_words, count_tokens)
-        selection.choose(limit, max_tokens)
-        selection.add_names(self._names(hits, visible))
-        selection.choose_more()
-        return selection.passages(visible)
+        with self._lock:
+            self._forget_old_sections()
+            weights, hits, common = self._look_up(words, visible, excluded)
+            sections = [(self._read(hit.row), hit.terms) for hit in hits[:_MAX_RANKED_SECTIONS]]
+            ranked = rank_sections(sections, common, self.sources, weights, visible, known_words)
+            selection = Selection(self.sources, ranked, known_words, count_tokens)
+            selection.choose(limit, max_tokens)
+            selection.add_names(self._names(hits, visible))
+            selection.choose_more()
+            return selection.passages(visible)
 
     # Sections.
 
@@ -224,6 +239,9 @@ class PassageIndex:
 
     def _find(self, term: str, rows_by_term: dict[str, list[int]]) -> int:
         """Return the number of sections with a term, and note the sections themselves if they are few."""
+        if len(term) == 1:
+            rows_by_term[term] = self._rows_with(term)
+            return len(rows_by_term[term])
         if self._db is None:
             rows_by_term[term] = [row for row in range(len(self._sections)) if term in self._terms(row)]
             return len(rows_by_term[term])
@@ -238,6 +256,11 @@ class PassageIndex:
         last: int = matches[-1][0]
         self._common[term] = len(matches) * len(self._sections) // (last + 1)
         return self._common[term]
+
+    def _rows_with(self, character: str) -> list[int]:
+        """Return the sections with a character, which the database only has as a part of longer terms."""
+        rows = enumerate(self._sections)
+        return [row for row, part in rows if self.sources[part.source].text.find(character, part.start, part.end) >= 0]
 
     def _match(self, terms: list[str], excluded: Collection[int]) -> list[int]:
         """Return the best sections by BM25, for a query that has only common terms."""
@@ -333,7 +356,7 @@ def _storable(text: str) -> str:
 
 
 def _open_database() -> sqlite3.Connection | None:
-    # The session's lock protects the connection, but another thread may hold it next time.
+    # The index's lock protects the connection, but another thread may hold it next time.
     connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
     try:
         connection.execute(_CREATE)

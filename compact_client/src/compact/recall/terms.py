@@ -10,6 +10,7 @@ import functools
 import re
 import unicodedata
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 # An identifier, path or id in lower case, and in its form for a list.
@@ -81,6 +82,20 @@ def query_words(query: str, max_words: int) -> list[tuple[str, ...]]:
     return [terms for terms in words if len(terms[0]) > 1 and terms[0] not in _STOP_WORDS]
 
 
+def query_characters(query: str, max_characters: int) -> list[tuple[str, ...]]:
+    """Return the symbols of a query, such as emoji, and its letters of scripts without capitals, each as a word.
+
+    They are what can be searched in a query without words. One Chinese character can be a word.
+    """
+    characters = filter(_is_searchable, dict.fromkeys(compose(query)))
+    return [(character,) for character in islice(characters, max_characters)]
+
+
+def _is_searchable(character: str) -> bool:
+    has_case = character.lower() != character.upper()
+    return not character.isascii() and not has_case and unicodedata.category(character)[0] in "LNS"
+
+
 def compose(text: str) -> str:
     """Return a text with each letter and its accent as one character. File names of macOS have two."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
@@ -94,10 +109,11 @@ def parts_of(term: str) -> list[str]:
 def find_term(lower: str, term: str, start: int = 0) -> int:
     """Return the place of a term in a text in lower case, and -1 if it has none.
 
-    A word may be part of an identifier. A number, id or path is only found whole: `module_3` is not in `module_32`.
+    A word may be part of an identifier, and a character part of a word. A number, id or path is only found whole:
+    `module_3` is not in `module_32`.
     """
     index = lower.find(term, start)
-    if term.isalpha():
+    if term.isalpha() or len(term) == 1:
         return index
     while index >= 0:
         end = index + len(term)
