@@ -99,6 +99,24 @@ def test_an_exporter_can_read_the_session_but_not_compact_it():
     assert "already running a call on this thread" in errors[0]
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("is_async", [True, False])
+def test_an_exporter_can_recall_during_a_recall(is_async):
+    passages = []
+
+    def on_event(event):
+        if event["event"] == "compact.recall" and event["payload"]["query"] == "question":
+            passages.append(manager.recall("s", "answer")[0])
+
+    manager = small_manager(CallbackExporter(on_event))
+    manager.preflight("s", chat_turns(30))
+    if is_async:
+        asyncio.run(manager.arecall("s", "question"))
+    else:
+        manager.recall("s", "question")
+    assert "answer" in passages[0].text
+
+
 @pytest.mark.req("K-ASY-1")
 async def test_an_async_call_counts_and_compacts_outside_the_event_loop():
     """Counting, planning, exporting and summarizing all run on a worker thread."""

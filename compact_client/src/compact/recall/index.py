@@ -91,7 +91,8 @@ class PassageIndex:
         self._common: dict[str, int] = {}
         self._common_count = 0
         self._cached: list[Section] = []
-        self._lock = threading.Lock()
+        # Reentrant, because a search calls the host's token counter, which may search.
+        self._lock = threading.RLock()
         self._db = _open_database()
         if self._db is not None:
             # From Python 3.13 on, a connection that is collected while it is open causes a warning.

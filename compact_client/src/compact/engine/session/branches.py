@@ -142,7 +142,7 @@ class Branches:
     @contextmanager
     def read_access(self) -> Iterator[None]:
         """Hold the lock. A thread that is running a call would wait for itself, so it only waits for the worker."""
-        with self._steps_lock if self.is_active_here else self.lock:
+        with self._steps_lock if self.is_active_here else self.run_call():
             yield
 
     def _create(self) -> Session:
