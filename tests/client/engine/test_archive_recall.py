@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
+import threading
 from typing import Any
 
 import pytest
@@ -78,6 +80,46 @@ def test_an_archive_that_cannot_be_read_is_reported(tmp_path):
     manager = small_manager(recorder, storage=Broken(tmp_path))
     assert manager.recall("s", "ORD-4471") == []
     assert "disk gone" in recorder.last("compact.error")["message"]
+
+
+@pytest.mark.parametrize("error", [OSError("disk gone"), KeyboardInterrupt()])
+def test_an_archive_that_could_not_be_read_is_read_by_the_next_recall(tmp_path, error):
+    class Flaky(FileStorage):
+        errors = [error]
+
+        def load_transcripts(self, session_id: str) -> Any:
+            if self.errors:
+                raise self.errors.pop()
+            return super().load_transcripts(session_id)
+
+    small_manager(storage=FileStorage(tmp_path)).preflight("s", history("The order ORD-4471 ships from dock 12."))
+    manager = small_manager(storage=Flaky(tmp_path))
+    with contextlib.suppress(KeyboardInterrupt):
+        assert manager.recall("s", "ORD-4471") == []
+    assert "dock 12" in texts(manager.recall("s", "ORD-4471"))
+
+
+def test_an_archive_is_read_after_an_event_loop_that_ended_during_a_recall(tmp_path):
+    class Slow(FileStorage):
+        is_blocked = True
+
+        async def load_transcripts(self, session_id: str) -> Any:
+            started.set()
+            while self.is_blocked:
+                await asyncio.sleep(0.001)
+            return super().load_transcripts(session_id)
+
+    async def start_recall() -> None:
+        task = asyncio.create_task(manager.arecall("s", "ORD-4471"))
+        await asyncio.to_thread(started.wait, 30)
+        assert not task.done()
+
+    small_manager(storage=FileStorage(tmp_path)).preflight("s", history("The order ORD-4471 ships from dock 12."))
+    started, storage = threading.Event(), Slow(tmp_path)
+    manager = small_manager(storage=storage)
+    asyncio.run(start_recall())
+    storage.is_blocked = False
+    assert "dock 12" in texts(asyncio.run(manager.arecall("s", "ORD-4471")))
 
 
 @pytest.mark.parametrize("damaged", ["transcript-pre-compact-002.jsonl", "summary-002.json"])

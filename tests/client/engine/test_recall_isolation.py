@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from builders import small_manager, tool_pair
-from compact import CompactError
+from compact import CompactError, FileStorage
 from compact.adapters.artifact_stores import MemoryArtifactStore
 from compact.planning.tool_results.artifacts import SecurityContext
 from compact.planning.tool_results.durability import ToolDurability, ToolDurabilityPolicy
@@ -87,3 +87,20 @@ def test_artifacts_are_recalled_only_by_those_who_may_read_them(is_allowed):
     assert manager.plan("s").externalizations
     passages = texts(manager.recall("s", "balance ZX-9000"))
     assert ("ZX-9000" in passages) is is_allowed
+
+
+@pytest.mark.parametrize(
+    ("alice", "bob"),
+    [("s", "s1"), ("s", "S"), ("s", "ѕ"), ("s", "s\u200b"), ("é", "e\u0301"), ("ß", "ss"), ("", "."), ("s/1", "s_1")],
+)
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_sessions_with_similar_ids_are_separate(tmp_path, alice, bob, is_restarted):
+    manager = small_manager(storage=FileStorage(tmp_path))
+    manager.preflight(alice, history("Alice's code is ALICE-4711."))
+    manager.preflight(bob, history("Bob's code is BOB-0815."))
+    if is_restarted:
+        manager = small_manager(storage=FileStorage(tmp_path))
+    passages = texts(manager.recall(alice, "code ALICE-4711 BOB-0815"))
+    assert "ALICE-4711" in passages and "BOB-0815" not in passages
+    passages = texts(manager.recall(bob, "code ALICE-4711 BOB-0815"))
+    assert "BOB-0815" in passages and "ALICE-4711" not in passages

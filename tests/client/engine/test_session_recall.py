@@ -9,6 +9,7 @@ import pytest
 from builders import Recorder, small_manager
 from compact import CompactError, Message
 from compact.estimators.encodings import load_counter
+from compact.recall import index as recall_index
 from compact.summary.structured_summary import StructuredSummary
 from recall_builders import SECRET, compacted_manager, history, texts
 
@@ -147,6 +148,18 @@ def test_the_line_about_recall_is_not_part_of_a_summary_that_is_read_again():
     assert text.splitlines()[-1].startswith("[Recall]")
     summary = StructuredSummary.parse(text)
     assert summary is not None and "[Recall]" not in summary.render()
+
+
+def test_an_interrupted_recall_does_not_spoil_the_next_one(monkeypatch):
+    manager = compacted_manager("The order ORD-4471 ships from dock 12.")
+
+    def interrupt(*_: Any) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(recall_index, "_document", interrupt)
+        manager.recall("s", "ORD-4471")
+    assert "dock 12" in texts(manager.recall("s", "ORD-4471"))
 
 
 def test_indexes_in_memory_are_bounded():

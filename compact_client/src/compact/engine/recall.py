@@ -199,19 +199,28 @@ def _may_read(engine: Engine, artifact_id: str) -> Steps[bool]:
 
 
 def _update_index(engine: Engine, session: Session, span: events.CheckSpan) -> Steps[SessionIndex]:
-    index = session.recall.index
+    """Return an index of everything. It is kept if it is complete, and built again if not.
+
+    It is not complete after an update that was interrupted, or that could not read from a store.
+    """
+    index, session.recall.index = session.recall.index, None
     if index is None or not index.is_for(session.thread):
-        index = session.recall.index = SessionIndex(session.thread)
-    engine.recall_indexes.touch(session)
+        index = SessionIndex(session.thread)
     if not index.is_archive_read:
-        index.is_archive_read = True
-        yield from _read_archive(engine, session, index, span)
+        index.is_archive_read = yield from _read_archive(engine, session, index, span)
     index.add_log(session)
+    if index.is_archive_read:
+        session.recall.index = index
+        engine.recall_indexes.touch(session)
     return index
 
 
-def _read_archive(engine: Engine, session: Session, index: SessionIndex, span: events.CheckSpan) -> Steps[None]:
-    """Index the messages of this branch that only the archive and the artifact store have."""
+def _read_archive(engine: Engine, session: Session, index: SessionIndex, span: events.CheckSpan) -> Steps[bool]:
+    """Index the messages of this branch that only the archive and the artifact store have.
+
+    Return False if a store failed. It may work again later. Corrupt data stays corrupt.
+    """
+    is_read = True
     missing = _missing_hashes(session)
     may_have_more = not session.history or any(message.is_replacement for message in session.thread)
     load = getattr(engine.cfg.storage, "load_transcripts", None)
@@ -220,12 +229,14 @@ def _read_archive(engine: Engine, session: Session, index: SessionIndex, span: e
             transcripts = yield from call_store("transcript", lambda: load(session.session_id))
             messages = yield from _select_archived(session, iter(transcripts), missing, span)
         except (StoreFailed, CorruptData) as error:
+            is_read = isinstance(error, CorruptData)
             span.emit(events.ErrorEvent.from_exception(error, _ARCHIVE_FALLBACK))
         else:
             index.add_archived(session, messages)
     if session.plan is not None and missing:
         for record in session.plan.externalizations:
-            yield from _read_artifact(engine, session, index, record)
+            is_read &= yield from _read_artifact(engine, session, index, record)
+    return is_read
 
 
 def _missing_hashes(session: Session) -> dict[str, str]:
@@ -304,18 +315,20 @@ class _Proof:
         return is_own
 
 
-def _read_artifact(engine: Engine, session: Session, index: SessionIndex, record: ExternalizationRecord) -> Steps[None]:
+def _read_artifact(engine: Engine, session: Session, index: SessionIndex, record: ExternalizationRecord) -> Steps[bool]:
+    """Index the content of an artifact. Return False if the store failed."""
     store = engine.cfg.artifact_store
     if store is None or record.span.message_ids[0] in index.numbers:
-        return
+        return True
     try:
         content = yield from call_store(
             "artifact", lambda: store.retrieve(record.artifact_id, engine.cfg.security_context)
         )
-    except (StoreFailed, CorruptData):
-        return
+    except (StoreFailed, CorruptData) as error:
+        return isinstance(error, CorruptData)
     if content is not None:
         index.add_artifact(record, session.redaction.text(content))
+    return True
 
 
 def _decode(line: Mapping[str, Any], message_id: str, position: int) -> Message:
