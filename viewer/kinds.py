@@ -26,11 +26,14 @@ DECISION = "compact.trigger_decision"
 POLICY = "compact.policy_applied"
 ARCHIVAL = "compact.archival"
 SUMMARY = "compact.summary_created"
+DISCARDED_SUMMARY = "compact.summary_discarded"
 PRUNED = "compact.pruned_messages"
 PROVIDER_COMPACTION = "compact.provider_compaction"
 RETENTION = "compact.retention"
 QUALITY = "compact.quality"
 OVERFLOW = "compact.overflow_recovered"
+COMPLETED = "compact.completed"
+BREAKER = "compact.breaker_open"
 REHYDRATED = "compact.rehydrated"
 REHYDRATION_BLOCKED = "compact.rehydration_blocked"
 RECALL = "compact.recall"
@@ -131,6 +134,11 @@ def _describe_summary(data: Data) -> str:
     # The ledger counts the previous summary as one more message.
     previous = " and the previous summary" if to_count(data.get("version")) > 1 else ""
     return f"{messages}{previous} summarized in {to_count(data.get('summary_tokens')):,} tokens"
+
+
+def _describe_discarded_summary(data: Data) -> str:
+    text = f"A summary of {format_count(to_count(data.get('summary_tokens')), 'token')} was not used"
+    return f"{text}: {data['reason']}" if data.get("reason") else text
 
 
 def _describe_pruned(data: Data) -> str:
@@ -264,6 +272,13 @@ _COMPACTION_EVENTS = (
         describe=_describe_summary,
     ),
     _event(
+        DISCARDED_SUMMARY,
+        "summary discarded",
+        "summary",
+        "A summary was written but not used. No message left the prompt because of it.",
+        describe=_describe_discarded_summary,
+    ),
+    _event(
         RETENTION,
         "retention",
         "retention",
@@ -294,7 +309,7 @@ _COMPACTION_EVENTS = (
         Panel.RETENTION,
         public_payload={"ledger": list_of(fields(_LEDGER_ENTRY)), "after": list_of(fields(_PROMPT_ENTRY))},
     ),
-    _event("compact.completed", "completed", "compaction", "The compaction finished."),
+    _event(COMPLETED, "completed", "compaction", "The compaction finished."),
     _event(QUALITY, "quality", "compaction", "Signals that a compaction may have lost something."),
     _event(REHYDRATED, "rehydrated", "compaction", "Stored content was put back into the prompt for one call."),
     _event(REHYDRATION_BLOCKED, "rehydration blocked", "compaction", "Stored content could not be put back."),
@@ -312,7 +327,7 @@ _COMPACTION_EVENTS = (
         "The provider rejected the prompt, and a compaction made it smaller.",
         describe=_describe_overflow,
     ),
-    _event("compact.breaker_open", "breaker open", "compaction", "Compactions are paused: they would free too little."),
+    _event(BREAKER, "breaker open", "compaction", "Compactions are paused: they would free too little."),
     _event(
         ERROR,
         "error",

@@ -69,6 +69,9 @@ KINDS_WITHOUT_STATS = frozenset(
     {"agent", "tool", "span", "custom", "handoff", "guardrail", "retrieval", "embedding", "task"}
 )
 
+# A summary that was not used costs as much as one that was.
+SUMMARY_KINDS = frozenset({"compact.summary_created", "compact.summary_discarded"})
+
 
 def session_of(data: dict[str, Any]) -> str | None:
     """Return the session that a span's data names, if any."""
@@ -122,7 +125,7 @@ def _compaction_stats(kind: str, data: dict[str, Any]) -> Stats:
         model=_text(get("model")) if has_count else "",
         tokens=_row_tokens(kind, estimate, before, after, _count(get("summary_tokens"))),
         context_tokens=estimate if has_count else None,
-        usage=_summary_usage(get) if kind == "compact.summary_created" else None,
+        usage=_summary_usage(get) if kind in SUMMARY_KINDS else None,
         event=event,
     )
 
@@ -166,7 +169,7 @@ def _retention(data: dict[str, Any]) -> float | None:
 def _row_tokens(
     kind: str, estimate: int | None, before: int | None, after: int | None, summary: int | None
 ) -> int | None:
-    if kind == "compact.summary_created":
+    if kind in SUMMARY_KINDS:
         return summary
     if estimate is not None:
         return estimate

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from viewer.costs.amounts import format_price, round_usd
 from viewer.costs.prices import Rates
-from viewer.kinds import PRUNED, SUMMARY
+from viewer.kinds import DISCARDED_SUMMARY, PRUNED, SUMMARY
 from viewer.numbers import format_count, to_count
 from viewer.sessions.checks import Check
 
@@ -136,7 +136,7 @@ def _summary_cost(check: Check, rates: Rates | None) -> Decimal | None:
     if rates is None:
         return None
     cost = Decimal(0)
-    for span in check.spans_of(SUMMARY):
+    for span in check.spans_of(SUMMARY, DISCARDED_SUMMARY):
         if span.data.get("model"):
             cost += rates.request + to_count(span.data.get("input_tokens")) * rates.input
             cost += to_count(span.data.get("summary_tokens")) * rates.output

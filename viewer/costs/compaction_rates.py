@@ -11,7 +11,7 @@ from ingest.decoding.token_usage import prompt_size
 from ingest.models import Session
 from viewer.compactions.cost import CompactionRates
 from viewer.costs.amounts import Cost, FindRates, ModelCost
-from viewer.kinds import DECISION, ESTIMATE, SUMMARY
+from viewer.kinds import DECISION, DISCARDED_SUMMARY, ESTIMATE, SUMMARY
 from viewer.sessions.checks import Check
 
 
@@ -50,8 +50,8 @@ def _model(session: Session, check: Check) -> str:
 
 def _summary_model(check: Check) -> str:
     """Return the model of the summarizer, or an empty string for one without a model."""
-    for span in check.spans_of(SUMMARY):
-        usage = stats_of(SUMMARY, dict(span.data)).usage
+    for span in check.spans_of(SUMMARY, DISCARDED_SUMMARY):
+        usage = stats_of(span.kind, dict(span.data)).usage
         if usage is not None:
             return usage.model
     return ""

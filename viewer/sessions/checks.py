@@ -14,7 +14,9 @@ from ingest.decoding.facts import LOSSY_SHARE, FactCount, count_facts, count_fac
 from ingest.decoding.span_stats import stats_of
 from viewer.kinds import (
     ARCHIVAL,
+    BREAKER,
     CHECK,
+    COMPLETED,
     DECISION,
     ERROR,
     ESTIMATE,
@@ -66,8 +68,8 @@ class Check:
         """Return the first span of a kind."""
         return self._first.get(kind)
 
-    def spans_of(self, kind: str) -> list[SpanRow]:
-        return sorted((span for span in self.spans.values() if span.kind == kind), key=sort_key)
+    def spans_of(self, *kinds: str) -> list[SpanRow]:
+        return sorted((span for span in self.spans.values() if span.kind in kinds), key=sort_key)
 
     def value(self, name: str, *kinds: str) -> Any:
         """Return the property `name` of the first of `kinds` that has it."""
@@ -122,6 +124,23 @@ class Check:
 
     @property
     def is_compaction(self) -> bool:
+        """True if the prompt was compacted, is being compacted, or if that failed."""
+        return self._is_triggered and not self.is_futile
+
+    @property
+    def is_futile(self) -> bool:
+        """True if the trigger was reached, but the prompt stayed as it was because there was too little to gain."""
+        details = self.value("details", COMPLETED)
+        is_unchanged = isinstance(details, Mapping) and details.get("changed") is False
+        return self.span(PRUNED) is None and (is_unchanged or self.is_paused)
+
+    @property
+    def is_paused(self) -> bool:
+        """True if the client did not try to compact, because the last compactions freed almost nothing."""
+        return self.span(BREAKER) is not None
+
+    @property
+    def _is_triggered(self) -> bool:
         if self.span(OVERFLOW) is not None:
             return True
         triggered = self.value("triggered", DECISION, CHECK)

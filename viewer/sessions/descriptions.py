@@ -43,7 +43,11 @@ def _describe_no_compaction(check: Check) -> str:
     used = format_usage(check.before, check.window)
     if check.margin is None:
         return f"Not compacted: {used}."
-    return f"Not compacted: {used}, {abs(check.margin):,} below the trigger of {check.trigger_tokens:,}."
+    side = "below" if check.margin > 0 else "above"
+    size = f"Not compacted: {used}, {abs(check.margin):,} {side} the trigger of {check.trigger_tokens:,}."
+    if check.is_paused:
+        return f"{size} The last compactions freed almost nothing, so the next one waits for new messages."
+    return f"{size} The prompt would not have become smaller." if check.is_futile else size
 
 
 def _describe_cause(check: Check, used: str) -> str:

@@ -7,7 +7,7 @@ from datetime import date, datetime
 
 from django.db import connection
 
-from ingest.decoding.span_stats import stats_of
+from ingest.decoding.span_stats import SUMMARY_KINDS, stats_of
 from ingest.decoding.timestamps import to_microseconds
 from ingest.storage.figures import usage
 from ingest.storage.figures.usage import UsageDelta
@@ -15,14 +15,15 @@ from ingest.storage.payloads import DATA, decode_data
 
 _CALLS = f"""
 SELECT kind, {DATA}, COALESCE(ended_at, started_at) FROM ingest_span
-WHERE session_key = %s AND session_day = %s AND kind IN ('generation', 'compact.summary_created')
+WHERE session_key = %s AND session_day = %s AND kind = ANY(%s)
 """  # noqa: S608 - a constant
+_KINDS = ["generation", *sorted(SUMMARY_KINDS)]
 
 
 def recount_session(project_id: int, key: uuid.UUID, day: date) -> None:
     """Replace the usage of one session. The caller opens the transaction and locks the project."""
     with connection.cursor() as cursor:
-        cursor.execute(_CALLS, [key, day])
+        cursor.execute(_CALLS, [key, day, _KINDS])
         rows = list(_delta(cursor.fetchall()).rows(key))
         cursor.execute(usage.DELETE, [key])
         changes = [*map(usage.negate, cursor.fetchall()), *rows]

@@ -158,6 +158,39 @@ def test_a_compaction_without_a_reported_result_is_not_counted_as_completed() ->
     assert describe_session([check]) == "1 compaction started, but its result wasn't reported."
 
 
+UNCHANGED = (flat("completed", 5, tokens_before=120, tokens_after=120, details={"changed": False}),)
+DISCARDED = (
+    flat("summary_discarded", 4, summary_tokens=90, reason="the prompt would not be smaller with it"),
+    *UNCHANGED,
+)
+# Clients of earlier versions reported a summary that they did not use like any other.
+OLD_CLIENT = (flat("retention", 3, facts_total=9, facts_kept=2), flat("summary_created", 4, version=2), *UNCHANGED)
+PAUSED = (flat("breaker_open", 5, tokens_before=120, details={"reason": "the last compactions freed almost nothing"}),)
+
+
+@pytest.mark.parametrize(
+    ("events", "reason"),
+    [
+        (UNCHANGED, "The prompt would not have become smaller."),
+        (DISCARDED, "The prompt would not have become smaller."),
+        (OLD_CLIENT, "The prompt would not have become smaller."),
+        (PAUSED, "The last compactions freed almost nothing, so the next one waits for new messages."),
+    ],
+)
+def test_a_check_that_left_the_prompt_as_it_was_is_no_compaction(events: tuple[SpanRow, ...], reason: str) -> None:
+    spans = [
+        flat("token_estimate", 1, t_est=120, max_tokens=128),
+        flat("trigger_decision", 2, triggered=True, t_est=120, trigger_tokens=109, margin_tokens=-11, pruned_count=24),
+        *events,
+    ]
+    (check,) = SessionChecks(spans).timeline()
+    assert not check.is_compaction
+    assert not check.has_failed
+    assert check.after is None
+    assert describe_check(check) == f"Not compacted: 120 of 128 tokens (93.8%), 11 above the trigger of 109. {reason}"
+    assert describe_session([check]) == "No compactions yet."
+
+
 def test_the_reason_of_another_agent_is_part_of_the_sentence() -> None:
     spans = [
         flat("token_estimate", 1, t_est=40, max_tokens=100),

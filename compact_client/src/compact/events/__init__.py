@@ -79,6 +79,7 @@ from compact.events.rehydration_events import (
 from compact.events.summary_events import (
     RetentionEvent,
     SummaryCreatedEvent,
+    SummaryDiscardedEvent,
 )
 
 __all__ = [
@@ -125,6 +126,7 @@ __all__ = [
     "SpanProperties",
     "SummarizedEvent",
     "SummaryCreatedEvent",
+    "SummaryDiscardedEvent",
     "TokenEstimateEvent",
     "TriggerDecisionEvent",
     "TruncatedEvent",

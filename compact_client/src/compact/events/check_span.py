@@ -53,17 +53,24 @@ class CheckSpan:
         """True if the events go anywhere. Costly payloads are built only then."""
         return self._sink is not None
 
-    def emit(self, event: Event, *, started: datetime | None = None, is_error: bool | None = None) -> None:
-        """Send a child event. With `started` it becomes a span with a duration."""
+    def emit(
+        self,
+        event: Event,
+        *,
+        started: datetime | None = None,
+        ended: datetime | None = None,
+        is_error: bool | None = None,
+    ) -> None:
+        """Send a child event. With `started` it becomes a span with a duration, which ends now or at `ended`."""
         if self._sink is None:
             return
-        now = iso(self._clock())
+        ended_at = iso(ended or self._clock())
         self._send(
             event,
             span_id=new_span_id(),
             parent_id=self.span_id,
-            started_at=iso(started) if started else now,
-            ended_at=now,
+            started_at=iso(started) if started else ended_at,
+            ended_at=ended_at,
             is_error=event.is_error if is_error is None else is_error,
         )
 

@@ -1,4 +1,4 @@
-"""Events of a summary: its creation, and the facts it kept or lost."""
+"""Events of a summary: its creation, the facts it kept or lost, and that it was not used."""
 
 from __future__ import annotations
 
@@ -51,3 +51,19 @@ class SummaryCreatedEvent(Event):
     model: str | None
     summary: RedactedText | None = field(metadata=PRIVATE_TEXT)
     structured: RedactedTree = field(metadata=PRIVATE_TEXT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryDiscardedEvent(Event):
+    """A summary was written, but the prompt does not contain it. The span's duration is that of the summarizer."""
+
+    name: ClassVar[str] = "compact.summary_discarded"
+
+    strategy: str
+    reason: str
+    input_messages: int
+    input_tokens: int
+    summary_tokens: int
+    latency_ms: float
+    summarizer: str
+    model: str | None

@@ -133,6 +133,11 @@ def _summary_created_line(properties: Properties) -> str:
     return f"{properties.get('strategy')}: {messages} messages into {tokens} tokens{suffix}"
 
 
+def _summary_discarded_line(properties: Properties) -> str:
+    messages, tokens = _count(properties.get("input_messages")), _count(properties.get("summary_tokens"))
+    return f"{messages} messages into {tokens} tokens, not used: {properties.get('reason')}"
+
+
 def _rehydrated_line(properties: Properties) -> str:
     details = properties.get("details") or {}
     suffix = " (truncated)" if details.get("truncated") else ""
@@ -184,6 +189,7 @@ LINES: Mapping[type[Event], Callable[[Properties], str]] = {
     events.OverflowRecoveredEvent: _overflow_recovered_line,
     events.RetentionEvent: _retention_line,
     events.SummaryCreatedEvent: _summary_created_line,
+    events.SummaryDiscardedEvent: _summary_discarded_line,
     events.RehydratedEvent: _rehydrated_line,
     events.RehydrationBlockedEvent: _rehydration_blocked_line,
     events.RecallEvent: _recall_line,

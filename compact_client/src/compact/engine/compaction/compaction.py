@@ -167,6 +167,7 @@ class Compaction:
         yield from archive_transcript(self)
         yield from self._fit_budget(limits)
         if not self._is_smaller:
+            self._discard(self.ladder, "the prompt would not be smaller with it")
             return False
         self._complete_plan()
         yield from self._commit()
@@ -339,6 +340,7 @@ class Compaction:
             if self.tokens_after <= self.budget_tokens:
                 return
             # Our counts and the caller's differ, or the summary is too long. Draft again with lower limits.
+            self._discard(self.ladder, "the prompt was still over the budget with it")
             session.plan, session.request = self.plan_before, request
             limits = self._lower(limits, self.tokens_after)
             if attempt < _FIT_ATTEMPTS:
@@ -360,7 +362,14 @@ class Compaction:
         retry = Ladder(self, smaller_draft)
         yield from retry.apply()
         is_better = retry.summary.missing_constraints < ladder.summary.missing_constraints
-        return retry if is_better else ladder
+        better, worse = (retry, ladder) if is_better else (ladder, retry)
+        self._discard(worse, "another attempt kept at least as many standing instructions")
+        return better
+
+    def _discard(self, ladder: Ladder, reason: str) -> None:
+        """Report that the prompt does not contain the summary of a ladder."""
+        if ladder.summary.report is not None:
+            ladder.summary.report.emit_discarded(self.check, reason)
 
     def _complete_plan(self) -> None:
         """Add the ledger and the effect on the prompt cache to the plan."""
@@ -396,6 +405,7 @@ class Compaction:
             expected = session.stored_plan_version
             is_committed = yield from commit_plan(session, self.plan_store, plan, self.check)
             if not is_committed:
+                self._discard(self.ladder, "another process was faster")
                 text = f"Another process committed a plan for session {session.session_id!r} after version {expected}."
                 raise PlanConflict(text)
         session.set_plan(plan)
@@ -430,6 +440,8 @@ class Compaction:
         warn_of_evicted_results(self.check, [message.id or "" for message in evicted if message.answers])
         if not self.check.has_listeners:
             return
+        if self.ladder.summary.report is not None:
+            self.ladder.summary.report.emit(self.check)
         self._report_truncations()
         tokens_by_id = {entry.id: entry.tokens for entry in plan.ledger}
         for record in records:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from compact import events
 from compact.engine.compaction.summarizer_call import SummarizerCall, SummaryRequest
+from compact.engine.compaction.summary_report import SummaryReport
 from compact.engine.effects import Steps
 from compact.messages import Message, RedactedMessage
 from compact.messages.span import SpanReference
@@ -45,6 +46,8 @@ class PromptSummary:
     """True if this compaction wrote it."""
     missing_constraints: int = 0
     """Number of standing instructions of the user that did not fit."""
+    report: SummaryReport | None = None
+    """The events of a new summary, if anyone listens."""
 
 
 class SummaryUpdate:
@@ -120,15 +123,14 @@ class SummaryUpdate:
         if merged.is_empty and not self._draft.partition.remainder:
             return None
         max_tokens = self._draft.limits.budget_tokens - self._draft.pinned_tokens - self._draft.recent_tokens
-        merged, missing = self._check_retention(
-            merged, request, limit, max_tokens + freed_tokens - self._overhead_tokens
-        )
-        summary = self._to_prompt(merged, span, missing)
+        retained = self._check_retention(merged, request, limit, max_tokens + freed_tokens - self._overhead_tokens)
+        merged = retained.summary
+        summary = self._to_prompt(merged, span, len(retained.missing_constraints))
         own = new.part_of(span) if call.continues_summary and self._previous is not None else new
         content = merged if self._is_inplace else own
         span_summary = SpanSummary(content, self._count_text(content.render_as_message()))
         if self._compaction.check.has_listeners:
-            self._report(call, summary, merged, source, started)
+            summary = replace(summary, report=self._report(call, summary, retained, source, started))
         return summary, span_summary
 
     def _max_tokens(self, freed_tokens: int) -> int:
@@ -205,42 +207,12 @@ class SummaryUpdate:
 
     def _check_retention(
         self, summary: StructuredSummary, request: SummaryRequest, limit: int, max_tokens: int
-    ) -> tuple[StructuredSummary, int]:
-        """Restore what the summary must not lose. Return it and the number of instructions that did not fit."""
-        redaction, check = self._redaction, self._compaction.check
+    ) -> retention.RetentionReport:
+        """Restore what the summary must not lose, if need be beyond its limit."""
         report = self._retention_report(summary, request, limit)
         if report.is_blocking and max_tokens > limit:
-            report = self._retention_report(summary, request, max_tokens)
-        missing = report.missing_constraints
-        if report.is_blocking:
-            first = redaction.text(missing[0])
-            text = f"Standing instructions that did not fit into the summary: {len(missing)}. First: {first}"
-            check.emit(events.WarningEvent(severity="high", code="constraint_lost", message=text))
-        if check.has_listeners:
-            self._report_retention(report)
-        return report.summary, len(missing)
-
-    def _report_retention(self, report: retention.RetentionReport) -> None:
-        redaction = self._redaction
-        self._compaction.check.emit(
-            events.RetentionEvent(
-                step=self._compaction.step,
-                facts_total=report.total_count(),
-                facts_kept=report.kept_count(),
-                goals_total=report.total_count("goal"),
-                goals_kept=report.kept_count("goal"),
-                decisions_total=report.total_count("decision"),
-                decisions_kept=report.kept_count("decision"),
-                open_items_total=report.total_count("open_item"),
-                open_items_kept=report.kept_count("open_item"),
-                files_total=report.total_count("file"),
-                files_kept=report.kept_count("file"),
-                weighted_retention=report.weighted_retention,
-                by_kind=report.by_kind,
-                lost=redaction.trees(fact.to_dict() for fact in report.lost),
-                restored=redaction.trees(fact.to_dict() for fact in report.restored),
-            )
-        )
+            return self._retention_report(summary, request, max_tokens)
+        return report
 
     def _retention_report(
         self, summary: StructuredSummary, request: SummaryRequest, max_tokens: int
@@ -279,28 +251,56 @@ class SummaryUpdate:
         self,
         call: SummarizerCall,
         summary: PromptSummary,
-        merged: StructuredSummary,
+        retained: retention.RetentionReport,
         source: Sequence[RedactedMessage],
         started: datetime,
-    ) -> None:
-        step = self._compaction.step
+    ) -> SummaryReport:
+        step, redaction, ended = self._compaction.step, self._redaction, self._engine.clock()
         thread = self._compaction.session.thread
         originals = (thread.get(message.id or "") or message for message in source)
         input_tokens = sum(self._engine.counter.count_message(message) for message in originals)
-        self._compaction.check.emit(
-            events.SummaryCreatedEvent(
-                strategy=call.style,
-                version=step,
-                step=step,
-                input_messages=len(source),
-                input_tokens=input_tokens,
-                summary_tokens=summary.tokens,
-                compression_ratio=round(summary.tokens / input_tokens, 4) if input_tokens else 0.0,
-                latency_ms=round((self._engine.clock() - started).total_seconds() * 1000, 3),
-                summarizer=call.name,
-                model=call.model,
-                summary=self._redaction.text(summary.text) if summary.text else None,
-                structured=self._redaction.tree(replace(merged, reserve=None).to_dict()),
-            ),
-            started=started,
+        created = events.SummaryCreatedEvent(
+            strategy=call.style,
+            version=step,
+            step=step,
+            input_messages=len(source),
+            input_tokens=input_tokens,
+            summary_tokens=summary.tokens,
+            compression_ratio=round(summary.tokens / input_tokens, 4) if input_tokens else 0.0,
+            latency_ms=round((ended - started).total_seconds() * 1000, 3),
+            summarizer=call.name,
+            model=call.model,
+            summary=redaction.text(summary.text) if summary.text else None,
+            structured=redaction.tree(replace(retained.summary, reserve=None).to_dict()),
         )
+        return SummaryReport(
+            created, self._retention_event(retained), self._lost_instructions(retained), started, ended
+        )
+
+    def _retention_event(self, report: retention.RetentionReport) -> events.RetentionEvent:
+        redaction = self._redaction
+        return events.RetentionEvent(
+            step=self._compaction.step,
+            facts_total=report.total_count(),
+            facts_kept=report.kept_count(),
+            goals_total=report.total_count("goal"),
+            goals_kept=report.kept_count("goal"),
+            decisions_total=report.total_count("decision"),
+            decisions_kept=report.kept_count("decision"),
+            open_items_total=report.total_count("open_item"),
+            open_items_kept=report.kept_count("open_item"),
+            files_total=report.total_count("file"),
+            files_kept=report.kept_count("file"),
+            weighted_retention=report.weighted_retention,
+            by_kind=report.by_kind,
+            lost=redaction.trees(fact.to_dict() for fact in report.lost),
+            restored=redaction.trees(fact.to_dict() for fact in report.restored),
+        )
+
+    def _lost_instructions(self, report: retention.RetentionReport) -> events.WarningEvent | None:
+        if not report.is_blocking:
+            return None
+        missing = report.missing_constraints
+        first = self._redaction.text(missing[0])
+        text = f"Standing instructions that did not fit into the summary: {len(missing)}. First: {first}"
+        return events.WarningEvent(severity="high", code="constraint_lost", message=text)
