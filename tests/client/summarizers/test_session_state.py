@@ -232,6 +232,13 @@ def test_a_rendered_state_can_be_parsed(style):
         "a=b.c(d",
         '{{"id": "a{n}"}}\n',
         "/a/b",
+        "Traceback (most recent call last):\n",
+        "=== FAILURES ===\n",
+        "<<<<<<< SEARCH\n",
+        "/ask {n}\n",
+        "# \n",
+        "flake8.....Failed\n\n",
+        "diff --git a\n+\n",
     ],
 )
 def test_hostile_text_is_summarized_in_linear_time(unit):

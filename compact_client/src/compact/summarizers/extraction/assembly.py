@@ -16,7 +16,7 @@ from compact.summary.structured_summary import StructuredSummary
 
 # Fields without a section of their own.
 _FACT_FIELDS: Final = ("requests", "statements", "questions", "reports", "outputs", "milestones")
-_ROLES: Final = {"user": "user", "output": "tool", "code": "code"}
+_ROLES: Final = {"user": "user", "pasted": "tool", "output": "tool", "code": "code"}
 
 
 class Assembler:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from compact.messages import Message, ToolCall
 from compact.summarizers.extraction.markup import plain_lines
+from compact.summarizers.extraction.pasted_text import split_pasted
 from compact.summarizers.extraction.records.record_lines import Record, read_result, record_lines
 from compact.summarizers.extraction.state.file_ledger import (
     change_detail,
@@ -87,7 +88,7 @@ _RANGE_KEYS: Final = frozenset({"offset", "limit", "view_range", "start_line", "
 _EDIT_TOOL: Final = re.compile(r"edit|write|create|patch|replace|insert|delete|remove|rename|move|apply", re.IGNORECASE)
 
 
-LineKind = Literal["user", "prose", "code", "call", "command", "edit", "output", "record"]
+LineKind = Literal["user", "pasted", "prose", "code", "call", "command", "edit", "output", "record"]
 
 
 class Block(NamedTuple):
@@ -114,14 +115,22 @@ def read_blocks(messages: Sequence[Message]) -> Iterator[Block]:
         if message.role == "tool" or message.answers:
             yield from calls.result_blocks(message, sources, position)
             continue
-        kind: LineKind = "user" if message.role == "user" else "prose"
-        text = _truncate(message.text)
-        if kind == "user":
-            text = without_command_tags(text)
-        for lines, is_code in _prose_blocks[text]:
-            yield Block(lines, "code" if is_code and kind == "prose" else kind, sources, position)
+        read_text = _user_blocks if message.role == "user" else _assistant_blocks
+        for lines, kind in read_text(_truncate(message.text)):
+            yield Block(lines, kind, sources, position)
         for call in message.tool_calls:
             yield from calls.call_blocks(call, sources, position)
+
+
+def _user_blocks(text: str) -> Iterator[tuple[Sequence[str], LineKind]]:
+    for part, is_pasted in split_pasted(without_command_tags(text)):
+        for lines, is_code in _prose_blocks[part]:
+            yield lines, "pasted" if is_pasted or is_code else "user"
+
+
+def _assistant_blocks(text: str) -> Iterator[tuple[Sequence[str], LineKind]]:
+    for lines, is_code in _prose_blocks[text]:
+        yield lines, "code" if is_code else "prose"
 
 
 class _Calls:

@@ -44,7 +44,7 @@ class _PhraseMatcher:
 
 _STANDING_PHRASES: Final = (
     "must, never, always, only, don'?t, do not, should(?:n'?t| not), shall",  # words:ignore
-    "cannot, can'?t, won'?t, avoid, forbidden",
+    "cannot, can'?t, won'?t, avoid, forbidden, keep",
     "prefer(?:s|red)?, at most, at least, no (?:more|less|later|earlier) than, without, make sure, ensure, required?",
     r"not allowed, budget, deadline, exactly, under [$€£]?\d, up to [$€£]?\d, within \d, maximum, minimum, instead of",
     *STANDING_WORDS,
@@ -54,7 +54,7 @@ _STANDING: Final = _PhraseMatcher(*_STANDING_PHRASES, substrings=STANDING_SUBSTR
 # Also wishes, preferences and requests about how to do something.
 _CONSTRAINT: Final = _PhraseMatcher(
     *_STANDING_PHRASES,
-    "should, requires?, requirement, preference, instead, rather, needs? to, has to, have to, keep, limit, let'?s",
+    "should, requires?, requirement, preference, instead, rather, needs? to, ha(?:s|ve) to(?! do with), limit",
     "please, does not, doesn'?t, i want, i need, i'?d like",  # codespell:ignore
     "want, would like, use, no need, not more, ok(?:ay)? with",
     substrings=STANDING_SUBSTRINGS,
@@ -62,24 +62,27 @@ _CONSTRAINT: Final = _PhraseMatcher(
 # Firm phrases always count. Loose ones do not count in a question or in the announcement of an immediate step ("Now I
 # need to look at the tests").
 _FIRM_DECISIONS: Final = (
-    "because, root cause, decid(?:e|ed|ing), decision, going with, go with, went with, instead of, rather than",
+    "because, root cause, decided, decision, going with, go with, went with, instead of, rather than",
     "chose, chosen, conclu(?:de|sion), turns out, caused by, due to, therefore, settled on, opt(?:ed)? for, agreed",
     "the (?:issue|problem|bug|cause|fix|reason|solution|approach) (?:is|was), the best (?:way|option|approach)",
-    "i'll (?:keep|go with|stick with), we(?:'ll| will) (?:use|keep|go with), i will (?:keep|go with)",
+    "i(?:'ll| will) (?:use|keep|go with|stick with), we(?:'ll| will) (?:use|keep|go with)",
     *DECISION_WORDS,
 )
 _LOOSE_DECISIONS: Final = (
-    "choose, so that, this means, since, confirmed, approved, i'll use, switch(?:ed|ing) to, fixed, resolved"
+    "choose, decid(?:e|ing), so that, this means, confirmed, approved, switch(?:ed|ing) to, fixed, resolved",
+    # Not "since my last update".
+    r"since(?! then| (?:the|my|our|your|its|it was|you|i) (?:last|latest|previous|start|beginning|crash)\b)",
 )
 _DECISION: Final = (
     _PhraseMatcher(*_FIRM_DECISIONS, substrings=DECISION_SUBSTRINGS),
-    _PhraseMatcher(_LOOSE_DECISIONS),
+    _PhraseMatcher(*_LOOSE_DECISIONS),
 )
 # Choices of the user. Programs and pasted text rarely speak this way.
 _USER_DECISION: Final = re.compile(
-    r"\b(?:let'?s (?:go with|use|keep|do|stick|take(?! an?\b)|switch|choose|try)|go(?:ing)? with"
+    r"\b(?:let'?s (?:go with|use|keep|do|stick|take(?! an?\b)|switch|choose|try)|(?<!\.)go(?:ing)? with"
     r"|i(?:'ll| will) (?:take|go with|use)"
-    r"|we(?:'ll| will) (?:use|go with|keep)|i (?:choose|chose|prefer|approve|agree|decided)|we (?:decided|agreed|chose)"
+    r"|we(?:'ll| will) (?:use|go with|keep)"
+    r"|(?<!know )(?<!if )i (?:choose|chose|prefer|approve|agree|decided)|we (?:decided|agreed|chose)"
     r"|i'?ve decided|decided to|my decision|proceed with|go ahead (?:with|and)|settle(?:d)? on|opt(?:ed)? for"
     r"|i'?d (?:rather|prefer))\b"
     # "No settings loaded" is no answer, and "Sure, my user ID is" gives a fact.
@@ -87,7 +90,8 @@ _USER_DECISION: Final = re.compile(
 )
 _RULE: Final = re.compile(r"\b(?:never|always|must|only|do not|don'?t)\b")
 _QUESTION: Final = re.compile(
-    r"^(?:(?:what|why|how|who|where|when|which)(?:'s|'re|'d)?|is|are|was|were|does|do|did) [^.]*\?$"
+    r"^(?:(?:/ask|so|and|but|ok(?:ay)?|hm+|question:?|@\w+),? )?"
+    r"(?:(?:what|why|how|who|where|when|which)(?:'s|'re|'d)?|is|are|was|were|does|do|did|will) [^.]*\?$"
 )
 # Output, code and messages of programs that a user's turn contains. They are not instructions.
 _PROGRAM_LINE: Final = re.compile(
@@ -108,14 +112,18 @@ _NOT_KNOWN: Final = re.compile(
 )
 _FIRM_OPEN_ITEMS: Final = (
     "todo, fixme, next steps?, remaining, still (?:need|have|to|missing|fails?|failing), not yet, left to do",
-    "pending, blocked, blocker, follow[- ]?ups?, unresolved, outstanding, must still, yet to, open question",
-    "wip, waiting (?:for|on), in progress",
+    "is pending, are pending, still pending, is blocked, blocker, follow[- ]?ups?, unresolved, outstanding",
+    "must still, yet to, open question, wip, i'm waiting (?:for|on), is in progress, are in progress, work in progress",
     *OPEN_ITEM_WORDS,
 )
-_LOOSE_OPEN_ITEMS: Final = "needs? to, to do, later, will (?:need|have to), should (?:also|now)"
+# Not "we need to change this file", which announces a change, nor "this should now work", which reports one.
+_LOOSE_OPEN_ITEMS: Final = (
+    r"need(?:(?<=^need)|(?<=[.-] need)) to, needs to be, you need to, you(?:'ll| will) need to, to do, should also",
+    "do (?:this|that|it) later, fix (?:this|that|it) later, revisit",
+)
 _OPEN_ITEM: Final = (
     _PhraseMatcher(*_FIRM_OPEN_ITEMS, substrings=OPEN_ITEM_SUBSTRINGS),
-    _PhraseMatcher(_LOOSE_OPEN_ITEMS),
+    _PhraseMatcher(*_LOOSE_OPEN_ITEMS),
 )
 _EMPTY_CHECKBOX: Final = "[ ]"  # counts like a firm phrase
 _CODE_TODO: Final = re.compile(r"\b(?:TODO|FIXME)\b")
@@ -131,9 +139,9 @@ _ERROR: Final = re.compile(
 # One search that rules out most lines.
 _DECISION_OR_OPEN_ITEM: Final = _PhraseMatcher(
     *_FIRM_DECISIONS,
-    _LOOSE_DECISIONS,
+    *_LOOSE_DECISIONS,
     *_FIRM_OPEN_ITEMS,
-    _LOOSE_OPEN_ITEMS,
+    *_LOOSE_OPEN_ITEMS,
     substrings=f"{DECISION_SUBSTRINGS}|{OPEN_ITEM_SUBSTRINGS}",
 )
 
@@ -200,6 +208,8 @@ def summary_field(text: str, kind: LineKind) -> str:
     """Return the summary field that a line belongs to."""
     if kind == "user":
         return _user_field(text)
+    if kind == "pasted":
+        return _report_field(text)
     if kind == "prose":
         return _prose_field(text)
     if kind == "code" and _CODE_TODO.search(text):
@@ -207,13 +217,17 @@ def summary_field(text: str, kind: LineKind) -> str:
     return _FIELD_BY_KIND[kind]
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
-def _user_field(text: str) -> str:
+def _report_field(text: str) -> str:
     if _COMMIT.match(text):
         return "milestones"
+    return "reports" if _is_standing(text) else "facts"
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _user_field(text: str) -> str:
     lowered = text.lower()
-    if _PROGRAM_LINE.search(lowered):
-        return "reports" if _is_standing(text) else "facts"
+    if _COMMIT.match(text) or _PROGRAM_LINE.search(lowered):
+        return _report_field(text)
     if _is_constraint(lowered):
         return "constraints"
     if not _is_sentence(text):

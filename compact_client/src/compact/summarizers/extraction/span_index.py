@@ -72,6 +72,7 @@ _LONE_WORD: Final = re.compile(r"[\"'`][^\"'`\s]{0,80}[\"'`],?")
 _SHOWN_KINDS: Final = frozenset({"output", "record"})
 _TOOL_TEXT_KINDS: Final = frozenset({"output", "code"})
 _FILE_FIELDS: Final = frozenset({"files", "files_read"})
+_USER_KINDS: Final = frozenset({"user", "pasted"})
 _CALL_KINDS: Final = frozenset({"call", "command", "edit"})
 _OPTION: Final = re.compile(r"[(,] ?([\w-]+)=(?!true|false|null)([A-Za-z][\w-]{2,30})(?=[,)])")
 _ID_OPTION: Final = re.compile(r"id|.*(?:[_-]id|Id|ID)")
@@ -343,7 +344,7 @@ class SpanIndex:
             usage.is_kept |= is_kept
             if is_shown:
                 usage.smallest_output_chars = min(usage.smallest_output_chars, block.size)
-            elif kind == "user":
+            elif kind in _USER_KINDS:
                 usage.by_user = True
                 usage.in_last_request |= position == last_user
             elif kind in _CALL_KINDS:

@@ -7,31 +7,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from compact.messages import Message
+from compact.summarizers.extraction.pasted_text import without_banners, without_reports
 from compact.summarizers.extraction.text_cache import TextCache
 
 _WRAPPER: Final = re.compile(
     r"<(system-reminder|command-[a-z-]+|local-command-[a-z-]+|task-notification|bash-[a-z-]+|environment_details)\b"
-)
-# Lines that programs add to the user's turn.
-_BANNER: Final = re.compile(
-    r"^(?:Aider v\S+|(?:Main |Weak |Editor )?[Mm]odels?: .*|Git repo: .*|Repo-map: .*|Use /help.*|VSCode terminal.*"
-    r"|Warning: For large repos.*|For more info,? see:.*|Added \S+ to the chat.*"
-    r"|Add (?:these files|the output|\S+) to the chat.*|You can use /undo to .*|Committing \S+ before applying edits.*"
-    r"|Model \S+: Unknown .*|No models match \"[^\"\n]*\"\.|\^C .*"
-    r"|Allow edits to \S+ .*\bto (?:the )?chat\?.*|Only \d+ reflections allowed, .*"
-    r"|Tokens: .*|Cost: .*|\d+ prompt tokens.*|Applied edit to \S+|Commit [0-9a-f]{7}.*"
-    r"|Restored previous conversation.*|Dropping .*"
-    r"|Removed .*from the chat.*|Caveat: The messages below.*|\[Request interrupted by user.*\]|\[image\]"
-    r"|This session is being continued.*|https?://\S+|\S+/bin/aider\b.*|(?:isort|black|flake8)\.{5,}.*)\s*$",
-    re.MULTILINE,
-)
-# Aider sends the output of tests and the reports of failed edits and lint errors to the model, and stops after a few
-# attempts.
-_REPORT: Final = re.compile(
-    r"^Test Script: [\s\S]*"
-    r"|^(?:The LLM did not conform to the edit format\.|# Fix any errors below, if possible\.)"
-    r"[\s\S]*?(?:^Only \d+ reflections allowed, stopping\.$|\Z)",
-    re.MULTILINE,
 )
 _WORD: Final = re.compile(r"[^\W_][\w'./:-]*")  # a path is one word
 _STOP: Final = (
@@ -42,7 +22,7 @@ _STOP_WORDS: Final = frozenset(_STOP.split())
 _FILLER: Final = (
     "hi hello hey there thanks thank you please ok okay yes no yep yeah sure great good morning afternoon evening day"
     " fine perfect cool nice continue go ahead proceed on done bye goodbye welcome correct right exactly absolutely"
-    " awesome help need some with my i'd i'm that sounds works looks do it like"
+    " awesome help need some with my i'd i'm that sounds works looks do it like let's lets"
 )
 _FILLER_WORDS: Final = frozenset(_FILLER.split())
 _MIN_REQUEST_CHARS: Final = 60
@@ -52,6 +32,8 @@ _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|\n")
 # Commands of the user are wrapped in elements. The first one repeats the name of the command.
 _COMMAND_TAG: Final = re.compile(r"<command-message>[^<]*</command-message>|</?command-(?:name|args)>")
 _BARE_COMMAND: Final = re.compile(r"/[\w:-]+")
+_BARE_COMMAND_LINE: Final = re.compile(r"^/[a-z]+$", re.MULTILINE)
+_PATH_LINE: Final = re.compile(r"^[\w.-]+(?:/[\w.-]+)+$", re.MULTILINE)
 _NOISE: Final = re.compile(r"Use /help .*|\^C .*|\[Request interrupted by user.*\]|/[a-z]+")
 _MAX_UNCLOSED_TAGS: Final = 16
 _MIN_WORDS: Final = 3
@@ -102,7 +84,7 @@ def _one_line(text: str) -> str:
 def _read_request(source: str) -> str:
     """Return the beginning of a request, one sentence per line."""
     text = _clean(source)
-    if len(_content_words(text[:4_000])) < _MIN_FIRST_WORDS:
+    if len(_content_words(_PATH_LINE.sub("", text[:4_000]))) < _MIN_FIRST_WORDS:
         return ""
     words = 0
     parts: list[str] = []
@@ -133,9 +115,14 @@ def _is_filler(text: str) -> bool:
 _fillers: Final = TextCache(_is_filler, max_chars=1_000_000)
 
 
+def is_bare_answer(text: str) -> bool:
+    """True if a text means little without what it answers, as in "yes, let's add this"."""
+    return len(text) <= _MAX_SHORT_CHARS and len(_content_words(text)) < _MIN_FIRST_WORDS
+
+
 def is_banner(text: str) -> bool:
     """True if a program wrote all of a text in the user's turn, or if it is only the name of a command."""
-    rest = _BANNER.sub("", without_wrappers(text)).strip()
+    rest = without_banners(without_wrappers(text)).strip()
     return not rest or _BARE_COMMAND.fullmatch(rest) is not None
 
 
@@ -167,7 +154,9 @@ def _is_user(message: Message) -> bool:
 
 
 def _clean(text: str) -> str:
-    return _BANNER.sub("", _REPORT.sub("", without_wrappers(_with_command(text)))).strip()
+    """Return what the user asks for, without what programs wrote and without commands that have no arguments."""
+    said = without_banners(without_reports(without_wrappers(_with_command(text)))).strip()
+    return _BARE_COMMAND_LINE.sub("", said).strip() if "\n" in said else said
 
 
 def _with_command(text: str) -> str:

@@ -26,6 +26,7 @@ from compact.summarizers.extraction.state.file_ledger import LedgerFile, read_le
 from compact.summarizers.extraction.state.requests import (
     first_request,
     is_banner,
+    is_bare_answer,
     is_filler,
     is_noise,
     request_positions,
@@ -115,8 +116,8 @@ def _is_replaced(block: Block, replaced: Collection[str], todo: TodoList, todo_l
 
 
 def _is_said_now(block: Block) -> bool:
-    """True if the user says the lines in one of the messages, not in an earlier summary."""
-    return block.kind == "user" and block.entry is None
+    """True if the lines are in the user's turn in one of the messages, not in an earlier summary."""
+    return block.kind in ("user", "pasted") and block.entry is None
 
 
 def _current_lines(
@@ -189,7 +190,7 @@ def _user_decisions(blocks: Sequence[Block], *, is_ledger: bool) -> dict[int, li
     A ledger without any decision would be empty, so it lists what the user asked for.
     """
     users = [(index, block) for index, block in enumerate(blocks) if block.kind == "user" and block.entry is None]
-    lines = [(index, block, line) for index, block in users for line in block.lines if is_user_decision(line)]
+    lines = [(index, block, line) for index, block in users for line in block.lines if _is_decision(line)]
     if not lines and is_ledger and not any(map(_has_decision, blocks)):
         spoken = [(index, block, next(filter(_is_spoken, block.lines), "")) for index, block in users]
         lines = [(index, block, line) for index, block, line in spoken if line]
@@ -198,6 +199,10 @@ def _user_decisions(blocks: Sequence[Block], *, is_ledger: bool) -> dict[int, li
         decision = block._replace(lines=(f"{USER_PREFIX}{line}",), field="decisions")
         decisions.setdefault(index, []).append(decision)
     return decisions
+
+
+def _is_decision(line: str) -> bool:
+    return is_user_decision(line) and not is_bare_answer(line)
 
 
 def _is_spoken(line: str) -> bool:
@@ -253,13 +258,13 @@ def _lines_beyond_request(block: Block, request: Block | None) -> Sequence[str]:
         if not is_filler(line)
         and not is_noise(line)
         and not (text and _repeats(line, text) and not is_instruction(line))
-        and (not is_user_decision(line) or is_rule(line))
+        and (not _is_decision(line) or is_rule(line))
     ]
 
 
 def _statements(block: Block, messages: Sequence[Message]) -> Sequence[Block]:
     """Return a block. A short message is split by the fields of its lines, because what the user says has a value."""
-    spoken = spoken_text(messages[block.position]) if _is_said_now(block) else ""
+    spoken = spoken_text(messages[block.position]) if block.kind == "user" and block.entry is None else ""
     if not spoken:
         return (block,)
     fields = groupby(block.lines, lambda line: spoken_field(line) if line in spoken else "")
