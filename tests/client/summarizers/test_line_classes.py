@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from compact.messages import Message
 from compact.summarizers.extraction.line_classifier import summary_field
 
-from tests.summary_session import Session
+from tests.summary_session import Session, edit
 
 
 @pytest.mark.parametrize(
@@ -104,3 +105,53 @@ def test_doubts_and_file_names_are_not_decisions_of_the_user(line):
     """`.go with` and "I don't know I agree" contain the words of a choice."""
     session = Session("Add rate limiting to the API.").user(line).user("Now write the release notes.")
     assert session.summary().decisions == ()
+
+
+@pytest.mark.parametrize(
+    "line", ["but that checkpoint does not exist in entire/checkpoints", "yes please, draft the revised plan"]
+)
+def test_a_statement_and_a_request_are_not_instructions(line):
+    """An instruction says how to work, or how not to."""
+    session = Session("Add rate limiting to the API.").user(line).user("Now write the release notes.")
+    assert session.summary().constraints == ()
+
+
+def test_a_preference_without_its_object_is_no_instruction():
+    """A prohibition is one, however short."""
+    session = Session("Add rate limiting to the API.").user("I'd prefer that").user("never do that")
+    assert [note.text for note in session.user("Write the notes.").summary().constraints] == ["never do that"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["I don't remember the reservation number.", "Sure, my user id is mia_li_3668.", "It's the trip to Denver."],
+)
+def test_an_answer_is_not_the_current_task(answer):
+    """The task is still the request before it."""
+    summary = Session("Change my flight to Houston.").user("Find the fastest one.").user(answer).summary()
+    assert summary.current_task is not None
+    assert summary.current_task.text == "Find the fastest one."
+    assert f"- user: {answer}" in summary.render()
+
+
+def test_an_answer_that_asks_for_something_is_the_current_task():
+    """Its first sentence does not decide."""
+    answer = "It's a one-way trip. I'd like to fly in economy class."
+    summary = Session("Book a flight to Seattle.").user(answer).summary()
+    assert summary.current_task is not None
+    assert summary.current_task.text == answer
+
+
+def test_the_current_task_is_not_repeated_as_a_decision():
+    """A decision log has it in both places, because it would be empty otherwise."""
+    session = Session("Port the selectors.").user("ok, i think the themes need tokens for the border of the editor")
+    assert session.summary().decisions == ()
+    assert session.text(style="decision_log").count("the themes need tokens") == 2
+
+
+def test_sentences_about_changes_are_not_edits_if_the_edits_are_known():
+    """A file has one line, with what was changed."""
+    session = edit(Session("Port the selectors."), "src/editor.ts", "a = 1", "a = 2")
+    session.messages.append(Message("assistant", "Now I fixed the import of encoding/hex in src/editor.ts.", id="a9"))
+    lines = session.text(style="code_delta").split("\n")[2:]
+    assert [line for line in lines[: lines.index("## Goals")] if line.startswith("- ")] == ["- src/editor.ts: edited"]

@@ -291,7 +291,7 @@ def test_decisions_of_the_user_are_in_the_ledger_in_order():
 
 def test_a_message_of_a_program_is_not_an_answer_of_the_user():
     """An answer that begins with "no" has a punctuation mark behind it."""
-    texts = ("Show the settings.", "No model settings files loaded", "No, keep the old model.", "Go on.")
+    texts = ("Show the settings.", "No model settings files loaded", "No, keep the old model.", "Load it now.")
     assert [entry.decision for entry in Session(*texts).summary().decisions] == ["user: No, keep the old model."]
 
 
@@ -472,4 +472,5 @@ def test_messages_of_programs_are_not_constraints(line):
 def test_a_fact_after_sure_is_not_a_decision():
     """A user who gives an id has not decided anything."""
     session = Session("Cancel my flight.").user("Sure, my user ID is raj_brown_5782.").user("Yes, cancel both flights.")
+    session.user("Now send the confirmation mail.")
     assert [entry.decision for entry in session.summary().decisions] == ["user: Yes, cancel both flights."]

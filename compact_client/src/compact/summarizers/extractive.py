@@ -107,7 +107,11 @@ def _prefer_own_entries(index: SpanIndex, style: str) -> None:
 
 
 def _group_by_file(blocks: Iterable[Block]) -> Iterable[Block]:
-    """Yield the blocks with each sentence that describes a change prefixed by the first file it names."""
+    """Yield the blocks. If no edit is known, each sentence about a change is a line of the first file it names."""
+    blocks = list(blocks)
+    if any(block.field == "files" for block in blocks):
+        yield from blocks
+        return
     for block in blocks:
         if block.kind != "prose" or block.field:
             yield block
@@ -122,7 +126,7 @@ def _group_by_file(blocks: Iterable[Block]) -> Iterable[Block]:
 
 def _changed_file(text: str) -> str | None:
     lowered = text.lower()
-    if not _CHANGE_VERB.search(lowered) or lowered.endswith("?"):
+    if not _CHANGE_VERB.search(lowered) or lowered.endswith(("?", ":")):
         return None
     paths = [key for key, entity_type in find_entities(text) if entity_type in ("path", "file")]
     if not paths:

@@ -21,6 +21,7 @@ from compact.summarizers.extraction.multilingual_phrases import (
     STANDING_SUBSTRINGS,
     STANDING_WORDS,
 )
+from compact.summarizers.extraction.state.requests import is_bare_answer
 
 
 class _PhraseMatcher:
@@ -55,7 +56,7 @@ _STANDING: Final = _PhraseMatcher(*_STANDING_PHRASES, substrings=STANDING_SUBSTR
 _CONSTRAINT: Final = _PhraseMatcher(
     *_STANDING_PHRASES,
     "should, requires?, requirement, preference, instead, rather, needs? to, ha(?:s|ve) to(?! do with), limit",
-    "please, does not, doesn'?t, i want, i need, i'?d like",  # codespell:ignore
+    "i want, i need, i'?d like",
     "want, would like, use, no need, not more, ok(?:ay)? with",
     substrings=STANDING_SUBSTRINGS,
 )
@@ -92,6 +93,7 @@ _RULE: Final = re.compile(r"\b(?:never|always|must|only|do not|don'?t)\b")
 _QUESTION: Final = re.compile(
     r"^(?:(?:/ask|so|and|but|ok(?:ay)?|hm+|question:?|@\w+),? )?"
     r"(?:(?:what|why|how|who|where|when|which)(?:'s|'re|'d)?|is|are|was|were|does|do|did|will) [^.]*\?$"
+    r"|^why [^.?!]*$"
 )
 # Output, code and messages of programs that a user's turn contains. They are not instructions.
 _PROGRAM_LINE: Final = re.compile(
@@ -189,9 +191,9 @@ def is_user_decision(text: str) -> bool:
 def spoken_field(text: str) -> str:
     """Return the field of a line that the user wrote in a short message, or an empty text if it is not a sentence."""
     field = _user_field(text)
-    if field in ("requests", "questions") and not text.startswith("/"):
-        return "statements"
-    return field if field == "constraints" else ""
+    if field == "constraints":
+        return "statements" if is_bare_answer(text) and not is_rule(text) else field
+    return "statements" if field in ("requests", "questions") and not text.startswith("/") else ""
 
 
 def is_open_item(text: str) -> bool:

@@ -36,6 +36,15 @@ _BARE_COMMAND_LINE: Final = re.compile(r"^/[a-z]+$", re.MULTILINE)
 _PATH_LINE: Final = re.compile(r"^[\w.-]+(?:/[\w.-]+)+$", re.MULTILINE)
 _NOISE: Final = re.compile(r"Use /help .*|\^C .*|\[Request interrupted by user.*\]|/[a-z]+")
 _MAX_UNCLOSED_TAGS: Final = 16
+# "Sure, my user id is …", "I don't have the number with me."
+_ANSWER: Final = re.compile(
+    r"(?:(?:hi|hello|yes|yeah|no|ok(?:ay)?|sure|certainly|thank you|thanks|sorry)[,.!]? )*"
+    r"(?:my [\w ]{1,40} (?:is|are)|it'?s|it (?:is|was)|here(?:'s| is| are)"
+    r"|(?:unfortunately,? )?i (?:don'?t|do not|can'?t|cannot|only) (?:remember|recall|know|have))\b"
+)
+_ASKS: Final = re.compile(
+    r"\?|\b(?:i'?d (?:like|prefer)|i (?:want|need|would|prefer)|please|can you|could you|let'?s|make sure|must)\b"
+)
 _MIN_WORDS: Final = 3
 _MIN_FIRST_WORDS: Final = 2  # Later, a text this short mostly answers a question.
 _MAX_SHORT_CHARS: Final = 80  # A longer request has enough words.
@@ -118,6 +127,11 @@ _fillers: Final = TextCache(_is_filler, max_chars=1_000_000)
 def is_bare_answer(text: str) -> bool:
     """True if a text means little without what it answers, as in "yes, let's add this"."""
     return len(text) <= _MAX_SHORT_CHARS and len(_content_words(text)) < _MIN_FIRST_WORDS
+
+
+def is_answer(text: str) -> bool:
+    """True if a message of the user only says what the assistant asked for."""
+    return _ANSWER.match(text.lower()) is not None and not _ASKS.search(text.lower())
 
 
 def is_banner(text: str) -> bool:

@@ -25,6 +25,7 @@ from compact.summarizers.extraction.state.check_results import CheckResult, Verd
 from compact.summarizers.extraction.state.file_ledger import LedgerFile, read_ledger
 from compact.summarizers.extraction.state.requests import (
     first_request,
+    is_answer,
     is_banner,
     is_bare_answer,
     is_filler,
@@ -80,7 +81,7 @@ def with_state(
         replaced.add("checks")
     calls = (call for message in messages for call in message.tool_calls if call.id in todo.call_ids)
     todo_lines = {describe_call(call)[0] for call in calls}
-    decisions = _user_decisions(blocks, is_ledger=style == "decision_log")
+    decisions = _user_decisions(blocks, requests, is_ledger=style == "decision_log")
     yield from _source_blocks(messages)
     records = RecordStates()
     removed = removed_lines(all_messages)
@@ -184,13 +185,21 @@ def _value_blocks(messages: Sequence[Message], end: int) -> Iterator[Block]:
             yield Block((value.line,), "edit", (source,) if source else (), value.position, field="changed_values")
 
 
-def _user_decisions(blocks: Sequence[Block], *, is_ledger: bool) -> dict[int, list[Block]]:
+def _user_decisions(
+    blocks: Sequence[Block], requests: Mapping[int, Block], *, is_ledger: bool
+) -> dict[int, list[Block]]:
     """Return the decisions of the user, by the index of the block that states them.
 
-    A ledger without any decision would be empty, so it lists what the user asked for.
+    A ledger also lists those that are part of a request. Without any decision it would be empty, so it lists what the
+    user asked for.
     """
     users = [(index, block) for index, block in enumerate(blocks) if block.kind == "user" and block.entry is None]
-    lines = [(index, block, line) for index, block in users for line in block.lines if _is_decision(line)]
+    lines = [
+        (index, block, line)
+        for index, block in users
+        for line in block.lines
+        if _is_decision(line) and (is_ledger or not _is_requested(line, requests.get(block.position)))
+    ]
     if not lines and is_ledger and not any(map(_has_decision, blocks)):
         spoken = [(index, block, next(filter(_is_spoken, block.lines), "")) for index, block in users]
         lines = [(index, block, line) for index, block, line in spoken if line]
@@ -235,7 +244,7 @@ def _request_blocks(
     """Yield the first and the newest request, by position. Each of them has a place, even if it must be shortened."""
     first, goal = (-1, "") if has_summary else first_request(messages)
     fields: dict[int, str] = {}
-    positions = request_positions(messages)
+    positions = [position for position in request_positions(messages) if not is_answer(messages[position].text)]
     if positions and not request_positions(visible) and request_text(messages[positions[-1]]) != goal:
         fields[positions[-1]] = "current_task"
     if goal:
@@ -251,13 +260,12 @@ def _lines_beyond_request(block: Block, request: Block | None) -> Sequence[str]:
 
     A standing instruction is always a line of its own.
     """
-    text = request.lines[0] if request is not None else ""
     return [
         line
         for line in block.lines
         if not is_filler(line)
         and not is_noise(line)
-        and not (text and _repeats(line, text) and not is_instruction(line))
+        and not (_is_requested(line, request) and not is_instruction(line))
         and (not _is_decision(line) or is_rule(line))
     ]
 
@@ -271,9 +279,12 @@ def _statements(block: Block, messages: Sequence[Message]) -> Sequence[Block]:
     return [block._replace(lines=tuple(lines), field=field) for field, lines in fields]
 
 
-def _repeats(line: str, request: str) -> bool:
-    collapsed = collapse_whitespace(line)
-    return collapsed in request or request in collapsed
+def _is_requested(line: str, request: Block | None) -> bool:
+    """True if the line of a request repeats this one, or the other way round."""
+    if request is None:
+        return False
+    text, collapsed = request.lines[0], collapse_whitespace(line)
+    return collapsed in text or text in collapsed
 
 
 def _file_line(line: str) -> str:
