@@ -291,8 +291,9 @@ def test_decisions_of_the_user_are_in_the_ledger_in_order():
 
 def test_a_message_of_a_program_is_not_an_answer_of_the_user():
     """An answer that begins with "no" has a punctuation mark behind it."""
-    texts = ("Show the settings.", "No model settings files loaded", "No, keep the old model.", "Load it now.")
-    assert [entry.decision for entry in Session(*texts).summary().decisions] == ["user: No, keep the old model."]
+    session = Session("Show the settings.", "No model settings files loaded", "No, keep the old model.")
+    session.user("Now show the settings of the old model.")
+    assert [entry.decision for entry in session.summary().decisions] == ["user: No, keep the old model."]
 
 
 def test_output_that_only_repeats_a_name_explains_it_less():

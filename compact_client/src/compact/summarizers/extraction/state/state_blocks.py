@@ -190,24 +190,21 @@ def _user_decisions(
 ) -> dict[int, list[Block]]:
     """Return the decisions of the user, by the index of the block that states them.
 
-    A ledger also lists those that are part of a request. Without any decision it would be empty, so it lists what the
-    user asked for.
+    A ledger also lists those that are part of a request.
     """
-    users = [(index, block) for index, block in enumerate(blocks) if block.kind == "user" and block.entry is None]
-    lines = [
-        (index, block, line)
-        for index, block in users
-        for line in block.lines
-        if _is_decision(line) and (is_ledger or not _is_requested(line, requests.get(block.position)))
-    ]
-    if not lines and is_ledger and not any(map(_has_decision, blocks)):
-        spoken = [(index, block, next(filter(_is_spoken, block.lines), "")) for index, block in users]
-        lines = [(index, block, line) for index, block, line in spoken if line]
-    decisions: dict[int, list[Block]] = {}
-    for index, block, line in lines:
-        decision = block._replace(lines=(f"{USER_PREFIX}{line}",), field="decisions")
-        decisions.setdefault(index, []).append(decision)
-    return decisions
+    users = {index: block for index, block in enumerate(blocks) if block.kind == "user" and block.entry is None}
+    lines = {index: list(filter(_is_decision, block.lines)) for index, block in users.items()}
+    if is_ledger and not any(lines.values()) and not any(map(_has_decision, blocks)):
+        # It would be empty, so it lists what the user asked for.
+        lines = {index: list(filter(_is_spoken, block.lines))[:1] for index, block in users.items()}
+    return {
+        index: [
+            block._replace(lines=(f"{USER_PREFIX}{line}",), field="decisions")
+            for line in lines[index]
+            if is_ledger or not _is_requested(line, requests.get(block.position))
+        ]
+        for index, block in users.items()
+    }
 
 
 def _is_decision(line: str) -> bool:
