@@ -33,7 +33,7 @@ def search(index: PassageIndex, query: str, **options: Any) -> list[str]:
 
 def known_words(text: str) -> set[str]:
     known = KnownWords()
-    known.read(text)
+    known.read([text])
     return known.words
 
 

@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 from compact.recall import PassageIndex, Source
 from compact.recall import index as recall_index
-from compact.recall.terms import name_of, terms_of
+from compact.recall.terms import name_of, names_in, terms_of
 from recall_builders import search
 
 
@@ -94,6 +94,14 @@ def test_long_tokens_are_not_kept_in_memory():
 )
 def test_a_listed_name_is_whole_and_has_no_line_number(token, name):
     assert name_of(token) == (name.removeprefix("…/").lower(), name)
+
+
+def test_the_names_of_a_text_do_not_depend_on_its_other_characters():
+    """A text in ASCII is split in another way than one in Unicode."""
+    text = 'See "./src/app.py:12", --dry_run (x/readUser.) #4711-a; user@db.example.com:5432, the_end...\x00C:\\tmp_1'
+    names = ["src/app.py", "dry_run", "x/readUser", "4711-a", "user@db.example.com:5432", "the_end", "C:\\tmp_1"]
+    assert list(names_in(text).values()) == names
+    assert list(names_in(f"{text} é").values()) == names
 
 
 @pytest.mark.parametrize("token", ["1151", "10-12", "sentence", "Sentence", "a_b", "x" * 81 + "_"])

@@ -110,14 +110,16 @@ class SessionIndex:
         if request is not self._request or len(request.messages) < self._request_count:
             self._request, self._request_count = request, 0
             self._known_words, self._visible = KnownWords(), set()
+        texts: list[str] = []
         for message in request.messages[self._request_count :]:
             number = self.numbers.get(message.id or "")
             logged = session.thread.get(message.id or "")
             if number is not None and logged is not None and (logged is message or logged.text == message.text):
                 self._visible.add(number)
-                self._known_words.read(self.passages.sources[number].text)
+                texts.append(self.passages.sources[number].text)
             else:
-                self._known_words.read(searchable_text(message))
+                texts.append(searchable_text(message))
+        self._known_words.read(texts)
         self._request_count = len(request.messages)
         return self._visible, self._known_words.words
 

@@ -160,12 +160,12 @@ class LogIndex:
             text = searchable_text(message)
             if log_message.id in in_prompt:
                 self._visible.add(len(sources))
-                self._known_words.read(text)
             context = " ".join(calls.get(call_id, "") for call_id in message.answers)
             role = "tool" if message.answers else message.role
             turn = turns[log_message.id][0]
             sources.append(Source(log_message.id, role, text, turn, log_message.at, context))
         self._passages.add(sources)
+        self._known_words.read(sources[number].text for number in self._visible)
 
     def search(self, query: str, *, limit: int, max_tokens: int, count_tokens: Callable[[str], int]) -> list[Passage]:
         """Return the passages that match a query, best first."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from compact.recall.terms import long_tokens, name_of
+from collections.abc import Iterable
+from itertools import chain
+
+from compact.recall.terms import SEPARATOR_CHARS, names_of, rough_tokens
 
 
 class KnownWords:
-    """The longer words of a prompt, and its names in the form in which a recall lists them, in lower case."""
+    """The words of a prompt, and its names in the form in which a recall lists them, in lower case."""
 
     def __init__(self) -> None:
         self.words: set[str] = set()
         self._tokens: set[str] = set()
 
-    def read(self, text: str) -> None:
-        """Add the words of a text."""
-        tokens = set(long_tokens(text)) - self._tokens
+    def read(self, texts: Iterable[str]) -> None:
+        """Add the words of texts. Many at once take less time than one by one."""
+        tokens = set(chain.from_iterable(map(rough_tokens, texts))) - self._tokens
         self._tokens |= tokens
-        self.words.update(map(str.lower, tokens))
-        self.words.update(key for key, _ in filter(None, map(name_of, tokens)))
+        self.words.update(token.strip(SEPARATOR_CHARS).lower() for token in tokens)
+        self.words.update(key for key, _ in names_of(tokens))

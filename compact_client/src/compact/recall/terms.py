@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -32,7 +32,13 @@ _ASCII: Final = "A-Za-z0-9_"
 _LETTERS: Final = f"{_ASCII}\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\ufdff\ufe70-\ufefc"
 _LONG_TOKEN: Final = re.compile(rf"[{_LETTERS}][{_LETTERS}\-./:@#\\]{{2,254}}[{_LETTERS}]")
 _ASCII_LONG_TOKEN: Final = re.compile(rf"[{_ASCII}][{_ASCII}\-./:@#\\]{{2,254}}[{_ASCII}]")
+SEPARATOR_CHARS: Final = "-./:@#\\"
 _SEPARATORS: Final = re.compile(r"[-./:@#\\]+")
+# A space for each character that no identifier or path has.
+_TOKEN_CHARS: Final = bytes(
+    c if chr(c).isalnum() or chr(c) in f"_{SEPARATOR_CHARS}" else ord(" ") for c in range(128)
+).ljust(256)
+_MAX_CACHED_NAMES: Final = 65_536
 _PLAIN_WORD: Final = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+")
 _WORD_PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 _UNSPACED_RANGES: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -150,7 +156,19 @@ def _mixed_words(text: str) -> Iterable[str]:
 
 def names_in(text: str) -> dict[str, str]:
     """Return the identifiers, paths and ids of a text in their order: the form for a list, by the one in lower case."""
-    return dict(filter(None, map(name_of, long_tokens(text))))
+    return dict(names_of(rough_tokens(text)))
+
+
+def names_of(tokens: Iterable[str]) -> Iterator[Name]:
+    """Return the identifiers, paths and ids among tokens."""
+    return filter(None, map(_NAMES.__getitem__, tokens))
+
+
+def rough_tokens(text: str) -> list[str]:
+    """Return the words, identifiers and paths of a text, faster than a pattern but with separators at their ends."""
+    if text.isascii():
+        return text.encode().translate(_TOKEN_CHARS).decode().split()
+    return _LONG_TOKEN.findall(text)
 
 
 def long_tokens(text: str) -> list[str]:
@@ -158,12 +176,12 @@ def long_tokens(text: str) -> list[str]:
     return (_ASCII_LONG_TOKEN if text.isascii() else _LONG_TOKEN).findall(text)
 
 
-@functools.lru_cache(maxsize=65_536)
 def name_of(token: str) -> Name | None:
     """Return an identifier, path or id, and None for another word or a small number.
 
     The name of a file has no line number, and of a long path the end is enough.
     """
+    token = token.strip(SEPARATOR_CHARS)
     if token.isalpha():
         is_name = token.isupper() or _CAMEL_CASE.search(token)
         return (token.lower(), token) if is_name and _MIN_NAME_CHARS <= len(token) <= _MAX_NAME_CHARS else None
@@ -175,6 +193,21 @@ def name_of(token: str) -> Name | None:
         end = "/".join(name.split("/")[-_MAX_NAME_FOLDERS:])
         return (end.lower(), f"…/{end}") if len(end) < _MAX_NAME_CHARS - 1 else None
     return (name.lower(), name) if len(name) <= _MAX_NAME_CHARS else None
+
+
+class _NameCache(dict[str, Name | None]):
+    """The name of each token that was read before, with faster lookups than `lru_cache`. Long tokens are not kept."""
+
+    def __missing__(self, token: str) -> Name | None:
+        name = name_of(token)
+        if len(token) <= MAX_TERM_CHARS:
+            if len(self) >= _MAX_CACHED_NAMES:
+                self.clear()
+            self[token] = name
+        return name
+
+
+_NAMES: Final = _NameCache()
 
 
 def _expand(token: str) -> tuple[str, ...]:
