@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from compact.messages import Message
-from compact.summarizers.extraction.blocks import Block
+from compact.messages import Message, ToolCall
+from compact.summarizers import ExtractiveSummarizer
+from compact.summarizers.extraction.blocks import Block, argument_names
 from compact.summarizers.extraction.entities import find_entities
 from compact.summarizers.extraction.entity_names import name_candidates
 from compact.summarizers.extraction.span_index import SpanIndex
@@ -160,3 +163,41 @@ def test_headings_and_labels_without_facts_take_no_room():
     assert "The hook in hooks.go writes twice." in text
     assert "ENT-9" in text
     assert not any(noise in text for noise in ("### The", "Perfect", "Architecture"))
+
+
+def _names(session: Session, label: str, **options: object) -> set[str]:
+    return {entity.name for entity in session.summary(**options).entities if entity.role.endswith(label)}
+
+
+def test_the_names_of_fields_without_room_are_listed():
+    """A reader learns what the records contain, even if their values do not fit."""
+    notes = {f"{name}_note": f"{name} " * 25 for name in ("gift", "billing", "shipping")}
+    order = {"order_id": "W4776164", "status": "pending", **notes}
+    session = Session("Cancel order W4776164.").call("get_order", json.dumps(order), order_id="W4776164")
+    assert _names(session, "record fields", max_tokens=80) == {"gift_note", "billing_note"}
+    assert not _names(session, "record fields", max_tokens=100)
+
+
+def test_the_names_of_arguments_that_no_line_shows_are_listed():
+    """The line of an edit is its change, and that of a to-do list is its plan."""
+    todos = [{"content": "Fix the parser", "status": "in_progress", "activeForm": "Fixing the parser"}]
+    session = Session("Fix the parser in src/parser.py.")
+    session.call("edit", "ok", path="src/parser.py", oldText="a = 1", newText="a = 2")
+    session.call("TodoWrite", "ok", todos=todos).call("view", "a = 2", path="src/parser.py", view_range=[1, 9])
+    names = _names(session, "tool arguments")
+    assert names == {"oldText", "newText", "activeForm", "view_range"}  # The plan shows `in_progress`.
+
+
+def test_the_names_of_arguments_in_the_prompt_are_not_listed():
+    session = Session("Fix src/parser.py.").call("edit", "ok", path="src/parser.py", oldText="a = 1", newText="a = 2")
+    visible = Session().call("edit", "ok", path="src/parser.py", oldText="b = 1", newText="b = 2").messages
+    summary = ExtractiveSummarizer().summarize_span(session.messages, visible=visible)
+    assert not [entity.name for entity in summary.entities if entity.role.endswith("tool arguments")]
+
+
+def test_names_in_deeply_nested_arguments_are_left_out():
+    value: object = "deep_name"
+    for _ in range(100):
+        value = {"level_name": [value]}
+    call = ToolCall("c1", "store", json.dumps(value))
+    assert argument_names(call) == ("level_name",)

@@ -18,7 +18,7 @@ from compact.summarizers.extraction.entities import find_entities, original_spel
 from compact.summarizers.extraction.line_classifier import is_open_item
 from compact.summarizers.extraction.span_index import SpanIndex
 from compact.summarizers.extraction.state.decision_context import DecisionContexts
-from compact.summarizers.extraction.state.state_blocks import with_state
+from compact.summarizers.extraction.state.state_blocks import argument_blocks, with_state
 from compact.summarizers.extraction.state.todo_list import PLAN_FIELD, TodoList, read_todo_list
 from compact.summarizers.extraction.summary_blocks import earlier_blocks, message_blocks
 from compact.summarizers.extraction.summary_builder import build_summary, estimate_tokens
@@ -74,6 +74,7 @@ class ExtractiveSummarizer:
         index.add(_group_by_file(numbered) if style == "code_delta" else numbered, last_user=last_user)
         _prefer_own_entries(index, style)
         index.add_visible(message_blocks(visible), last_user=last_user - len(messages))
+        index.add_visible(argument_blocks(visible))
         ids = tuple(message.id for message in messages if message.id)
         return build_summary(
             index,

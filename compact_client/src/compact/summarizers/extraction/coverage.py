@@ -151,6 +151,9 @@ class _GreedySelector:
                 self._name_tokens[entity] = candidate.tokens
             return 0.0
         freed_tokens = 0.0
+        for entity in candidate.fields:
+            values[entity] = 0.0
+            freed_tokens += self._name_tokens.pop(entity, 0.0)
         left = {
             entity: min(values[entity], (1.0 - _BARE_LINE_WORTH) * scores[entity]) for entity in candidate.unexplained
         }

@@ -39,7 +39,10 @@ TYPE_WEIGHTS: Final[dict[str, float]] = {
     "num": 0.5,
     "dotted": 0.4,
     "acronym": 0.3,
-    "option": 0.3,  # A tool call option. Only `span_index` finds these, because it knows which lines are calls.
+    # Only `span_index` finds these, because it knows which lines are calls and records.
+    "argument": 0.5,  # the name of an argument
+    "field": 0.5,  # the name of a field
+    "option": 0.3,  # the value of an argument
 }
 
 _DRIVE: Final = re.compile(r"\b[A-Za-z]:\\[A-Za-z]")

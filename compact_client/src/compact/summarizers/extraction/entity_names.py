@@ -45,6 +45,8 @@ ROLE_LABELS: Final = {
     "option": "command options",
     "ident": "code symbols",
     "dotted": "code symbols",
+    "field": "record fields",
+    "argument": "tool arguments",
     "acronym": "abbreviations",
     "name": "names and titles",
     "quoted": "quoted texts",
@@ -60,14 +62,17 @@ def _is_name(index: SpanIndex, entity: int, *, is_required: bool) -> bool:
     """True if an entity says something by itself.
 
     Bare numbers, emphasized words, pairs with a slash and string literals of programs do not. A bare amount is only
-    useful if the user mentioned it, and the bare value of a record does not say which record it belongs to.
+    useful if the user mentioned it, and the bare value of a record does not say which record it belongs to. The name of
+    a field tells what the records contain.
     """
     usage = index.usages[entity]
     if usage.type in ("acronym", "num") or (usage.type == "quoted" and not usage.is_said):
         return False
     if usage.type == "path" and _WORD_PAIR.fullmatch(index.keys[entity]):
         return False
-    return is_required or not (usage.type in NUMBER_TYPES or index.is_only_in_records(entity))
+    if is_required or usage.type == "field":
+        return True
+    return usage.type not in NUMBER_TYPES and not index.is_only_in_records(entity)
 
 
 def _role_label(usage: EntityUsage, name: str) -> str:

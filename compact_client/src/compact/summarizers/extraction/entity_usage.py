@@ -34,11 +34,13 @@ _SHOWN_ONLY: Final = -1.3  # between -0.7 (service agents) and -1.8 (coding agen
 _OUTPUT_SIZE: Final = -0.2  # per log thousand characters: short outputs were asked for, long ones were searched
 _BY_TYPE: Final[dict[str, float]] = {
     "acronym": -2.5,
+    "argument": 0.6,
     "code": 0.8,
     "date": 0.6,
     "dotted": 0.5,
     "email": 1.0,
     "error": 0.5,
+    "field": 2.6,
     "file": -0.4,
     "flag": 0.8,
     "id": 1.5,

@@ -14,7 +14,13 @@ from typing import Final
 
 from compact.summarizers.extraction.blocks import Block, LineKind
 from compact.summarizers.extraction.call_runs import run_line, split_run
-from compact.summarizers.extraction.entities import TYPE_WEIGHTS, Mention, find_entities, original_spelling
+from compact.summarizers.extraction.entities import (
+    TYPE_WEIGHTS,
+    Mention,
+    find_entities,
+    original_spelling,
+    scan_entities,
+)
 from compact.summarizers.extraction.entity_usage import CHARS_PER_TOKEN, EntityUsage, reuse_scores
 from compact.summarizers.extraction.line_classifier import is_instruction, summary_field
 from compact.summarizers.extraction.records.record_state import FIRST_LINE_VALUE
@@ -35,7 +41,7 @@ FIELD_BONUS: Final[dict[str, float]] = {
     "files": 1.3,
     "checks": 2.0,
     "changed_values": 0.6,
-    "records": 0.2,
+    "records": 0.22,
     "changes": 1.3,  # a file and its change, only in the `code_delta` style
     "decisions": 1.2,
     "sources": 0.3,
@@ -106,6 +112,7 @@ class Candidate:
     subject: int = -1  # for a record: the entity that identifies it
     subject_worth: float = 0.0  # for a record: how much of the reuse score of that entity the line is worth
     unexplained: tuple[int, ...] = ()  # entities about which another line says more
+    fields: tuple[int, ...] = ()  # for a record: the names of its fields
 
 
 class _EntityIds(dict[Mention, int]):
@@ -160,6 +167,7 @@ class SpanIndex:
         self._template_counts: Counter[str] = Counter()
         self._line_by_opening: dict[str, Candidate] = {}
         self._entity_ids = _EntityIds(self.usages, self.keys, frozenset(said), frozenset(left_out))
+        self._fields_by_line: dict[str, tuple[int, ...]] = {}
         self._entities_by_line: dict[str, tuple[int, ...]] = {}
         self._candidates_by_line: dict[str, Candidate | None] = {}  # None for lines that stay in the prompt
         self._keep = re.compile("|".join(map(re.escape, sorted(keep_keys))), re.IGNORECASE) if keep_keys else None
@@ -190,7 +198,10 @@ class SpanIndex:
         candidates = self._candidates_by_line
         for block in blocks:
             values = chain(block.values, repeat(FIRST_LINE_VALUE))
+            self._record_fields(block)
             mentions = self._record_usage(block, last_user)
+            if block.kind == "arguments":
+                continue  # Only their names can be kept.
             for text, (entities, repeated), value in zip(block.lines, mentions, values, strict=False):
                 if text in candidates:
                     if (candidate := candidates[text]) is not None:
@@ -198,13 +209,16 @@ class SpanIndex:
                 elif self._keep is not None or self._is_informative(text, block, entities):
                     candidate = candidates[text] = self._add_candidate(text, block, entities, value)
                     candidate.unexplained = _unexplained_entities(candidate, repeated)
+                    candidate.fields = self._fields_by_line.get(text, ())
 
     def add_visible(self, blocks: Iterable[Block], *, last_user: int = -1) -> None:
         """Index lines that stay in the prompt, so that the summary does not repeat what they mention."""
         for block in blocks:
+            self._record_fields(block)
             self.visible.update(*(entities for entities, _ in self._record_usage(block, last_user)))
             for text in block.lines:
                 self._candidates_by_line.setdefault(text)
+                self.visible.update(self._fields_by_line.get(text, ()))
 
     def repeated_keys(self) -> tuple[str, ...]:
         """Return the keys that both the span and the messages after it mention."""
@@ -351,6 +365,19 @@ class SpanIndex:
                 usage.as_argument = True
         return lines
 
+    def _record_fields(self, block: Block) -> None:
+        """Update the usage of the names of fields in a block of records."""
+        for text in block.lines if block.kind == "record" else ():
+            self._entity_ids.line = text
+            fields = self._fields_by_line[text] = tuple(self._entity_ids[name] for name in _field_names[text])
+            for entity in fields:
+                usage = self.usages[entity]
+                usage.shown += 1
+                usage.last_chars = self._chars
+                usage.messages += usage.last_position != block.position
+                usage.last_position = block.position
+                usage.smallest_output_chars = min(usage.smallest_output_chars, block.size)
+
 
 def _field_bonus(field: str, *, is_kept: bool) -> float:
     """Return the value of a line for its field. `is_kept` is True for a line of an earlier summary."""
@@ -368,6 +395,8 @@ def _name_mentions(name: str) -> tuple[Mention, ...]:
 def _mentions(text: str, kind: LineKind) -> tuple[Mention, ...]:
     if kind == "record":
         return find_entities(_record_values[text])
+    if kind == "arguments":
+        return tuple((key, "argument") for key, _ in find_entities(text))
     if kind not in _CALL_KINDS or "=" not in text:
         return find_entities(text)
     # Option values are plain words, but the next call of the same tool is likely to use them again.
@@ -415,5 +444,11 @@ def _template(text: str) -> str:
     return _WORD_WITH_DIGIT.sub("#", text) if _DIGIT.search(text) else ""
 
 
+def _find_field_names(text: str) -> tuple[Mention, ...]:
+    """Return the names of fields in the line of a record that say something by themselves."""
+    return tuple((key, "field") for key, _ in scan_entities(" ".join(_FIELD_NAME.findall(text))))
+
+
 _templates: Final = TextCache(_template, max_chars=1_000_000)
+_field_names: Final = TextCache(_find_field_names, max_chars=1_000_000)
 _record_values: Final = TextCache(_without_field_names, max_chars=1_000_000)

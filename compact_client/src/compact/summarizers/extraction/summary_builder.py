@@ -137,7 +137,7 @@ def _fitting_lines(lines: Sequence[Candidate], sizes: Sequence[float], room: flo
             if tokens <= left and not (line.field == "entities" and line.entities[0] in mentioned):
                 left -= tokens
                 fitting.append(line)
-        mentioned.update(*[line.entities for line in fitting if line.field != "entities"])
+        mentioned.update(*[(*line.entities, *line.fields) for line in fitting if line.field != "entities"])
     return [line for line in fitting if line.field != "entities" or line.entities[0] not in mentioned]
 
 
