@@ -105,6 +105,8 @@ def compact_both(**options: Any) -> CompactManager:
     for note in ("first", "second"):
         for tenant, history in histories.items():
             manager.manual_compact(tenant, history, note=note)
+            # The summary of equal spans with equal room would be cached for both.
+            history.append({"role": "user", "content": f"Go on with {tenant}."})
             history += [message.to_dict() for message in chat_turns(8, start=20)]
             history.append({"role": "user", "content": f"Use it again:\n{private_key(tenant)}"})
     return manager
