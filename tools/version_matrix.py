@@ -35,6 +35,7 @@ TESTS = {
         "tests/client/redaction/test_redaction.py",
         "tests/client/estimators/test_estimators.py",
         "tests/client/exporters/test_ariadne_exporter.py",
+        "tests/client/summarizers/test_model_endpoint.py",
         "tests/client/summarizers/test_model_summarizer.py",
     ],
     "agents": ["tests/client/integrations/test_agents_sdk.py"],

@@ -58,6 +58,9 @@ class ChatEndpoint:
                     self.send_header(name, value)
                 self.send_header("content-length", str(len(payload)))
                 self.end_headers()
+                if cut := headers.get("x-cut-after"):
+                    payload = payload[: int(cut)]
+                    self.close_connection = True
                 # A client that timed out has closed the connection.
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     self.wfile.write(payload)
@@ -74,7 +77,10 @@ class ChatEndpoint:
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def respond(self, *script: Step) -> None:
-        """Set the responses. Plain bytes start a response that then sends one byte at a time until the test ends."""
+        """Set the responses. Plain bytes start a response that then sends one byte at a time until the test ends.
+
+        A response with the header `x-cut-after` ends after this many bytes of its body.
+        """
         self._script = list(script)
 
     def hang(self, body: dict[str, Any]) -> Response:

@@ -15,7 +15,7 @@ from compact.exceptions import SummarizationError, SummaryRefused
 from compact.messages import Message
 from compact.messages.span import SpanReference
 from compact.summarizers.extraction.blocks import collapse_whitespace
-from compact.summarizers.extraction.entities import find_entities
+from compact.summarizers.reply_evidence import Conversation
 from compact.summary.entries import (
     Command,
     Decision,
@@ -25,12 +25,17 @@ from compact.summary.entries import (
     Note,
     OpenItem,
     ToolOutcome,
-    normalize,
 )
 from compact.summary.structured_summary import StructuredSummary
 
 _MAX_EXCERPT_CHARS: Final = 120
-_FENCE: Final = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n```\s*$", re.DOTALL)
+_FENCE_LINE: Final = re.compile(r"^\s*(?:```|~~~).*$", re.MULTILINE)
+_MAX_JSON_STARTS: Final = 32  # Braces in the text before the object. Each of them is tried.
+# Characters that cannot be sent, or that change how the text around them is shown: halves of surrogate pairs, control
+# sequences, and marks that reverse the direction of writing.
+_UNSAFE: Final = re.compile(
+    "\x1b(?:\\[[0-9;?]*[ -/]*[@-~])?|[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
 _REFUSED_TASK: Final = (
     r"(?:help|assist|summari|comply|provide|fulfill|process|complete|create|generate|do (?:this|that)|be able to)"
 )
@@ -41,11 +46,7 @@ _REFUSAL: Final = re.compile(
     r"|i(?:['’]m| am) (?:unable|not able) to)"
 )
 _LIST_MARK: Final = re.compile(r"^(?:[-*•]|#+|\d+[.)])\s+")
-# Entity types that a summary can only copy, never describe.
-_VERBATIM_TYPES: Final = frozenset(
-    {"path", "url", "email", "uuid", "ticket", "code", "money", "hex", "version", "file", "num", "date"}
-)
-
+_DECODER: Final = json.JSONDecoder()
 _STRING: Final[dict[str, Any]] = {"type": "string"}
 _IDS: Final[dict[str, Any]] = {"type": "array", "items": _STRING}
 
@@ -165,11 +166,12 @@ def read_prose(text: str, messages: Sequence[Message], *, style: str) -> Structu
 
     Raise `SummarizationError` if there is none, or if the text is JSON.
     """
-    if text.lstrip().startswith(("{", "[", "```")):
+    plain = _FENCE_LINE.sub("", _UNSAFE.sub("", text))
+    if plain.lstrip().startswith(("{", "[")):
         raise SummarizationError("The model replied with JSON that is not a summary, twice.")
-    conversation = _Conversation(messages)
+    conversation = Conversation(messages)
     ids = tuple(message.id for message in messages if message.id)
-    lines = (_LIST_MARK.sub("", collapse_whitespace(line)) for line in text.splitlines())
+    lines = (_LIST_MARK.sub("", collapse_whitespace(line)) for line in plain.splitlines() if not line.startswith("#"))
     notes = (Note(line, ids, order) for order, line in enumerate(lines) if line and not line.endswith(":"))
     facts = tuple(note for note in notes if conversation.supports(note))
     if not facts:
@@ -178,27 +180,49 @@ def read_prose(text: str, messages: Sequence[Message], *, style: str) -> Structu
 
 
 def _parse_json_object(text: str) -> dict[str, Any] | None:
-    match = _FENCE.match(text)
-    body = match.group(1) if match else text
-    start, end = body.find("{"), body.rfind("}")
-    if start < 0 or end < start:
-        return None
+    """Return the first object of the schema in a text, or else the first object, or None."""
+    objects: list[dict[str, Any]] = []
+    start = text.find("{")
+    for _ in range(_MAX_JSON_STARTS):
+        if start < 0:
+            break
+        data, end = _decode_object(text, start)
+        if data is not None and not data.keys().isdisjoint(_PROPERTIES):
+            return data
+        objects += [data] if data is not None else []
+        start = text.find("{", end)
+    return objects[0] if objects else None
+
+
+def _decode_object(text: str, start: int) -> tuple[dict[str, Any] | None, int]:
+    """Return the object at a position of a text and its end, or None and the next position."""
     try:
-        data = json.loads(body[start : end + 1])
+        data, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
-        return None
-    return data if isinstance(data, dict) else None
+        return None, start + 1
+    return (_without_unsafe(data), end) if isinstance(data, dict) else (None, end)
+
+
+def _without_unsafe(value: Any) -> Any:
+    """Return a JSON value without the characters that cannot be sent or shown."""
+    if isinstance(value, str):
+        return _UNSAFE.sub("", value)
+    if isinstance(value, list):
+        return [_without_unsafe(item) for item in value]
+    if isinstance(value, dict):
+        return {_UNSAFE.sub("", name): _without_unsafe(item) for name, item in value.items()}
+    return value
 
 
 def _build_summary(data: Mapping[str, Any], messages: Sequence[Message], style: str) -> StructuredSummary:
     positions = {message.id: index for index, message in enumerate(messages) if message.id}
-    conversation = _Conversation(messages)
+    conversation = Conversation(messages)
     values: dict[str, Any] = {}
     for name in _ENTRY_TYPES:
         entries = _read_entries(name, data.get(name), positions)
         values[name] = tuple(entry for entry in entries if conversation.supports(entry))
     # Only people set constraints. A rule from tool output is recorded as a fact.
-    rules = values["constraints"]
+    rules = tuple(rule for rule in values["constraints"] if not conversation.contradicts(rule))
     values["constraints"] = tuple(rule for rule in rules if conversation.has_person_stated(rule))
     values["facts"] += tuple(rule for rule in rules if rule not in values["constraints"])
     task = _read_task(data.get("current_task"), order=len(positions))
@@ -260,34 +284,3 @@ def _read_key_fields(value: Any) -> dict[str, str]:
 
 def _strings(value: Any) -> list[str]:
     return [item for item in _items(value) if isinstance(item, str)]
-
-
-class _Conversation:
-    """The text of the messages, to distinguish copied facts from invented ones."""
-
-    def __init__(self, messages: Sequence[Message]) -> None:
-        parts = [
-            text for message in messages for text in (message.text, *(call.arguments for call in message.tool_calls))
-        ]
-        self._text = "\n".join(parts).lower()
-        by_people = [
-            message for message in messages if message.role not in ("tool", "assistant") and not message.answers
-        ]
-        self._ids_by_people = {message.id for message in by_people}
-        self._text_by_people = normalize("\n".join(message.text for message in by_people))
-
-    def has_person_stated(self, rule: Note) -> bool:
-        """True if a rule comes from a user or system message, by its sources or by its text."""
-        return bool(self._ids_by_people.intersection(rule.sources)) or rule.key in self._text_by_people
-
-    def supports(self, entry: Entry) -> bool:
-        """True if the messages contain every id, path and amount of the entry."""
-        for name in entry.__dataclass_fields__:
-            value = getattr(entry, name)
-            texts = list(value.values()) if isinstance(value, dict) else [value]
-            if not all(self._contains_entities(text) for text in texts if isinstance(text, str)):
-                return False
-        return True
-
-    def _contains_entities(self, text: str) -> bool:
-        return all(key in self._text for key, entity_type in find_entities(text) if entity_type in _VERBATIM_TYPES)
