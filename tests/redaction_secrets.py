@@ -1,28 +1,16 @@
-"""Realistic secrets in realistic surroundings, and harmless text that resembles them.
-
-The values are random, so that no rule can know them, and the repository contains no text that looks like a key. Each
-template belongs to one of two halves. Rules are tuned on one half only. The other half shows whether they generalize.
-"""
+"""Realistic secrets in realistic surroundings."""
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
-import random
 import string
 import urllib.parse
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-Half = Literal["tuning", "held back"]
-
-_ALNUM = string.ascii_letters + string.digits
-_HEX = "0123456789abcdef"
-_B64 = _ALNUM + "+/"
-_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+from redaction_values import ALNUM, B64, HEX, Half, Values, half_of
 
 
 @dataclass(frozen=True)
@@ -32,137 +20,6 @@ class Secret:
     kind: str
     value: Any
     pieces: tuple[str, ...]
-
-
-class Values:
-    """Random values."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-
-    def pick(self, alphabet: str, count: int) -> str:
-        """Return random characters."""
-        return "".join(self.rng.choice(alphabet) for _ in range(count))
-
-    @property
-    def word(self) -> str:
-        """A plain word."""
-        return self.rng.choice(
-            ["swordfish", "letmein", "monkey", "dragon", "sunshine", "trustno", "iloveyou", "welcome"]
-        )
-
-    @property
-    def password(self) -> str:
-        """A password as people choose it."""
-        rng = self.rng
-        return rng.choice(
-            [
-                f"{self.word.title()}{rng.randrange(10, 9999)}!",
-                f"{self.pick(string.ascii_letters, 3)}_{rng.randrange(100)}#{self.pick(_ALNUM, 6)}",
-                self.pick(_ALNUM + "!@%^*-_+", 14) + "7k",
-                f"{self.word}{rng.randrange(10, 999)}",
-                f"Tr0ub4dor{self.pick('!?+', 1)}{rng.randrange(10, 99)}",
-            ]
-        )
-
-    @property
-    def key(self) -> str:
-        """A random key without a prefix."""
-        return self.pick(string.ascii_uppercase, 1) + self.pick(_ALNUM, 30) + "4x"
-
-    @property
-    def aws_secret(self) -> str:
-        """An AWS secret access key."""
-        return self.pick(_ALNUM, 18) + "/" + self.pick(_B64, 20) + "7"
-
-    @property
-    def card(self) -> str:
-        """A Visa number with a valid check digit."""
-        digits = "4" + self.pick(string.digits, 14)
-        total = sum(d if i % 2 else (d * 2 - 9 if d > 4 else d * 2) for i, d in enumerate(map(int, digits)))
-        return digits + str(-total % 10)
-
-    @property
-    def iban(self) -> str:
-        """A German IBAN with valid check digits."""
-        account = self.pick("123456789", 1) + self.pick(string.digits, 17)
-        check = 98 - int(account + "131400") % 97
-        return f"DE{check:02}{account}"
-
-    @property
-    def ssn(self) -> tuple[str, str, str]:
-        """The three groups of a US social security number."""
-        return f"5{self.pick(string.digits, 2)}", self.pick("123456789", 2), self.pick("123456789", 4)
-
-    @property
-    def pem_lines(self) -> list[str]:
-        """The lines of a private key."""
-        return [
-            "MIIEpAIBAAKCAQEA" + self.pick(_B64, 48),
-            *(self.pick(_B64, 64) for _ in range(8)),
-            self.pick(_B64, 30) + "==",
-        ]
-
-    @property
-    def words(self) -> str:
-        """Twelve words of a recovery phrase."""
-        return " ".join(self.rng.sample(_PHRASE_WORDS, 12))
-
-    @property
-    def wif(self) -> str:
-        """A Bitcoin private key with a checksum."""
-        raw = b"\x80" + self.rng.randbytes(32)
-        raw += hashlib.sha256(hashlib.sha256(raw).digest()).digest()[:4]
-        number, text = int.from_bytes(raw, "big"), ""
-        while number:
-            number, digit = divmod(number, 58)
-            text = _BASE58[digit] + text
-        return text
-
-    def jwt(self) -> str:
-        """A signed token."""
-        head = base64.urlsafe_b64encode(json.dumps({"alg": "HS256", "typ": "JWT"}).encode()).decode().rstrip("=")
-        body = base64.urlsafe_b64encode(json.dumps({"sub": self.rng.randrange(10**9)}).encode()).decode().rstrip("=")
-        return f"{head}.{body}.{self.pick(_ALNUM + '-_', 43)}"
-
-
-_PHRASE_WORDS = [
-    "legal",
-    "winner",
-    "thank",
-    "year",
-    "wave",
-    "sausage",
-    "worth",
-    "useful",
-    "yellow",
-    "letter",
-    "advice",
-    "cage",
-    "absurd",
-    "amount",
-    "doctor",
-    "acoustic",
-    "avoid",
-    "zoo",
-    "orbit",
-    "salmon",
-    "velvet",
-    "timber",
-    "rival",
-    "pottery",
-    "marble",
-    "lemon",
-    "kiwi",
-    "jungle",
-    "humble",
-    "garlic",
-    "fabric",
-    "exotic",
-    "dragon",
-    "copper",
-    "bamboo",
-]
 
 
 def _b64(text: str) -> str:
@@ -203,7 +60,7 @@ def _make_prefixed(prefix: str, alphabet: str, count: int) -> Callable[[Values],
     return lambda values: prefix + values.pick(alphabet, count)
 
 
-_DASHED = _ALNUM + "-_"
+_DASHED = ALNUM + "-_"
 _VENDOR_KEYS: dict[str, Callable[[Values], str]] = {
     "anthropic": _make_prefixed("sk-ant-api03-", _DASHED, 95),
     "openai": _make_prefixed("sk-proj-", _DASHED, 120),
@@ -212,47 +69,47 @@ _VENDOR_KEYS: dict[str, Callable[[Values], str]] = {
     "google": _make_prefixed("AIza", _DASHED, 35),
     "google oauth": _make_prefixed("GOCSPX-", _DASHED, 28),
     "google refresh": _make_prefixed("1//0", _DASHED, 60),
-    "github": _make_prefixed("ghp_", _ALNUM, 36),
-    "github app": _make_prefixed("ghs_", _ALNUM, 36),
-    "github fine": lambda v: f"github_pat_{v.pick(_ALNUM, 22)}_{v.pick(_ALNUM, 59)}",
+    "github": _make_prefixed("ghp_", ALNUM, 36),
+    "github app": _make_prefixed("ghs_", ALNUM, 36),
+    "github fine": lambda v: f"github_pat_{v.pick(ALNUM, 22)}_{v.pick(ALNUM, 59)}",
     "gitlab": _make_prefixed("glpat-", _DASHED, 20),
     "gitlab runner": _make_prefixed("glrt-", _DASHED, 20),
-    "slack bot": lambda v: f"xoxb-{v.pick(string.digits, 12)}-{v.pick(string.digits, 12)}-{v.pick(_ALNUM, 24)}",
-    "slack app": lambda v: f"xapp-1-A{v.pick(_ALNUM, 10)}-{v.pick(string.digits, 12)}-{v.pick(_HEX, 40)}",
-    "stripe": _make_prefixed("sk_live_", _ALNUM, 24),
-    "stripe webhook": _make_prefixed("whsec_", _ALNUM, 32),
-    "npm": _make_prefixed("npm_", _ALNUM, 36),
+    "slack bot": lambda v: f"xoxb-{v.pick(string.digits, 12)}-{v.pick(string.digits, 12)}-{v.pick(ALNUM, 24)}",
+    "slack app": lambda v: f"xapp-1-A{v.pick(ALNUM, 10)}-{v.pick(string.digits, 12)}-{v.pick(HEX, 40)}",
+    "stripe": _make_prefixed("sk_live_", ALNUM, 24),
+    "stripe webhook": _make_prefixed("whsec_", ALNUM, 32),
+    "npm": _make_prefixed("npm_", ALNUM, 36),
     "pypi": _make_prefixed("pypi-AgEIcHlwaS5vcmc", _DASHED, 90),
     "sendgrid": lambda v: f"SG.{v.pick(_DASHED, 22)}.{v.pick(_DASHED, 43)}",
-    "twilio": _make_prefixed("SK", _HEX, 32),
-    "mailgun": _make_prefixed("key-", _HEX, 32),
-    "mailchimp": lambda v: v.pick(_HEX, 32) + "-us12",
+    "twilio": _make_prefixed("SK", HEX, 32),
+    "mailgun": _make_prefixed("key-", HEX, 32),
+    "mailchimp": lambda v: v.pick(HEX, 32) + "-us12",
     "hugging face": _make_prefixed("hf_", string.ascii_letters, 34),
-    "digitalocean": _make_prefixed("dop_v1_", _HEX, 64),
-    "databricks": _make_prefixed("dapi", _HEX, 32),
+    "digitalocean": _make_prefixed("dop_v1_", HEX, 64),
+    "databricks": _make_prefixed("dapi", HEX, 32),
     "vault": _make_prefixed("hvs.", _DASHED, 95),
-    "doppler": _make_prefixed("dp.pt.", _ALNUM, 43),
-    "postman": lambda v: f"PMAK-{v.pick(_HEX, 24)}-{v.pick(_HEX, 34)}",
-    "shopify": _make_prefixed("shpat_", _HEX, 32),
-    "linear": _make_prefixed("lin_api_", _ALNUM, 40),
-    "notion": lambda v: f"ntn_{v.pick(string.digits, 11)}{v.pick(_ALNUM, 35)}",
-    "discord": lambda v: f"M{v.pick(_ALNUM, 22)}4.G{v.pick(_ALNUM, 5)}.{v.pick(_DASHED, 37)}k",
+    "doppler": _make_prefixed("dp.pt.", ALNUM, 43),
+    "postman": lambda v: f"PMAK-{v.pick(HEX, 24)}-{v.pick(HEX, 34)}",
+    "shopify": _make_prefixed("shpat_", HEX, 32),
+    "linear": _make_prefixed("lin_api_", ALNUM, 40),
+    "notion": lambda v: f"ntn_{v.pick(string.digits, 11)}{v.pick(ALNUM, 35)}",
+    "discord": lambda v: f"M{v.pick(ALNUM, 22)}4.G{v.pick(ALNUM, 5)}.{v.pick(_DASHED, 37)}k",
     "telegram": lambda v: f"{v.pick('123456789', 1)}{v.pick(string.digits, 8)}:AA{v.pick(_DASHED, 33)}",
-    "azure ad": lambda v: f"{v.pick(_ALNUM, 3)}8Q~{v.pick(_ALNUM, 34)}",
-    "azure devops": lambda v: f"{v.pick(_ALNUM, 76)}AZDO{v.pick(_ALNUM, 4)}",
-    "terraform cloud": lambda v: f"{v.pick(_ALNUM, 14)}.atlasv1.{v.pick(_DASHED, 67)}",
+    "azure ad": lambda v: f"{v.pick(ALNUM, 3)}8Q~{v.pick(ALNUM, 34)}",
+    "azure devops": lambda v: f"{v.pick(ALNUM, 76)}AZDO{v.pick(ALNUM, 4)}",
+    "terraform cloud": lambda v: f"{v.pick(ALNUM, 14)}.atlasv1.{v.pick(_DASHED, 67)}",
     "newrelic": _make_prefixed("NRAK-", string.ascii_uppercase + string.digits, 27),
-    "groq": _make_prefixed("gsk_", _ALNUM, 52),
-    "xai": _make_prefixed("xai-", _ALNUM, 80),
-    "replicate": _make_prefixed("r8_", _ALNUM, 37),
-    "grafana": _make_prefixed("glsa_", _ALNUM, 41),
+    "groq": _make_prefixed("gsk_", ALNUM, 52),
+    "xai": _make_prefixed("xai-", ALNUM, 80),
+    "replicate": _make_prefixed("r8_", ALNUM, 37),
+    "grafana": _make_prefixed("glsa_", ALNUM, 41),
     "age": _make_prefixed("AGE-SECRET-KEY-1", string.ascii_uppercase + "23456789", 58),
     "jwt": lambda v: v.jwt(),
     "wif": lambda v: v.wif,
     "square": _make_prefixed("EAAA", _DASHED, 60),
-    "dropbox": _make_prefixed("dop_v1_", _HEX, 64),
-    "airtable": lambda v: f"pat{v.pick(_ALNUM, 14)}.{v.pick(_HEX, 64)}",
-    "sentry": _make_prefixed("sntryu_", _HEX, 64),
+    "dropbox": _make_prefixed("dop_v1_", HEX, 64),
+    "airtable": lambda v: f"pat{v.pick(ALNUM, 14)}.{v.pick(HEX, 64)}",
+    "sentry": _make_prefixed("sntryu_", HEX, 64),
     "docker": _make_prefixed("dckr_pat_", _DASHED, 27),
     "tailscale": _make_prefixed("tskey-auth-", _DASHED, 40),
 }
@@ -346,8 +203,8 @@ def _structured_secrets() -> dict[str, Callable[[Values], tuple[Any, Any]]]:
             lambda s: f"https://x.example/?u={s}&p=1", lambda v: f"ada{v.rng.randrange(99)}%40corp.org"
         ),
         "email at dot": _tree(lambda s: f"reach me: {s} (at) corp (dot) org", lambda v: f"ada{v.pick('xyz', 4)}"),
-        "ethereum": _tree(lambda s: f"my eth private key 0x{s}", lambda v: v.pick(_HEX, 64)),
-        "ethereum env": _tree(lambda s: f"DEPLOYER_PRIVATE_KEY=0x{s}", lambda v: v.pick(_HEX, 64)),
+        "ethereum": _tree(lambda s: f"my eth private key 0x{s}", lambda v: v.pick(HEX, 64)),
+        "ethereum env": _tree(lambda s: f"DEPLOYER_PRIVATE_KEY=0x{s}", lambda v: v.pick(HEX, 64)),
         "seed phrase": _tree(lambda s: f"My wallet: {s}", lambda v: v.words),
         "seed phrase alone": _tree(lambda s: {"content": s}, lambda v: v.words),
         "seed phrase key": _tree(lambda s: {"mnemonic": s}, lambda v: v.words),
@@ -359,7 +216,7 @@ def _structured_secrets() -> dict[str, Callable[[Values], tuple[Any, Any]]]:
         "base64 json": _tree(lambda s: f"payload {_b64(json.dumps({'api_key': s}))} sent", lambda v: v.key),
         "base64 key": _tree(lambda s: f"echo {_b64('token ' + s)} | base64 -d", _VENDOR_KEYS["github"]),
         "kubeconfig": _tree(
-            lambda s: "client-key-data: " + _b64(f"-----BEGIN RSA PRIVATE KEY-----\n{s}\n"), lambda v: v.pick(_B64, 64)
+            lambda s: "client-key-data: " + _b64(f"-----BEGIN RSA PRIVATE KEY-----\n{s}\n"), lambda v: v.pick(B64, 64)
         ),
         "basic auth": _tree(lambda s: "Authorization: Basic " + _b64("bob:" + s)),
         "docker config": _tree(lambda s: json.dumps({"auths": {"r.example": {"auth": _b64("bob:" + s)}}})),
@@ -371,8 +228,8 @@ def _structured_secrets() -> dict[str, Callable[[Values], tuple[Any, Any]]]:
         "passphrase for": _tree(lambda s: f"The passphrase for the vault: {s}", lambda v: v.words),
         "dollar in text": _tree(lambda s: json.dumps({"password": s}), lambda v: f"$Summer{v.pick('123456789', 4)}!"),
         "cvv": _tree(lambda s: {"cvv": s}, lambda v: v.pick("123456789", 3)),
-        "bcrypt": _tree(lambda s: f"bob:$2y$10${s}", lambda v: v.pick(_ALNUM, 53)),
-        "shadow": _tree(lambda s: f"root:$6$saltsalt${s}:19000:0", lambda v: v.pick(_ALNUM, 86)),
+        "bcrypt": _tree(lambda s: f"bob:$2y$10${s}", lambda v: v.pick(ALNUM, 53)),
+        "shadow": _tree(lambda s: f"root:$6$saltsalt${s}:19000:0", lambda v: v.pick(ALNUM, 86)),
         "gcp json": _tree(
             lambda s: json.dumps(
                 {
@@ -380,7 +237,7 @@ def _structured_secrets() -> dict[str, Callable[[Values], tuple[Any, Any]]]:
                     "private_key": f"-----BEGIN PRIVATE KEY-----\n{s}\n-----END PRIVATE KEY-----\n",
                 }
             ),
-            lambda v: v.pick(_B64, 64),
+            lambda v: v.pick(B64, 64),
         ),
         "nino": _tree(lambda s: f"National Insurance number {s}", lambda v: f"AB{v.pick('123456789', 6)}C"),
         "ssn dashes": lambda v: (lambda g: (f"SSN {'-'.join(g)}", "-".join(g)))(v.ssn),
@@ -410,13 +267,13 @@ def _structured_secrets() -> dict[str, Callable[[Values], tuple[Any, Any]]]:
         ),
         "openssh": lambda v: (
             lambda body: (f"-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----", body)
-        )("b3BlbnNzaC1rZXktdjEAAAAA" + v.pick(_B64, 46)),
+        )("b3BlbnNzaC1rZXktdjEAAAAA" + v.pick(B64, 46)),
         "split over fields": lambda v: (lambda k: ({"part1": k[:14], "part2": k[14:]}, (k[14:],)))(
             _VENDOR_KEYS["github"](v)
         ),
         "split over messages": lambda v: (
             lambda k: ([{"role": "user", "content": "key " + k[:15]}, {"role": "user", "content": k[15:]}], (k[15:],))
-        )(_VENDOR_KEYS["stripe"](v) + v.pick(_ALNUM, 8)),
+        )(_VENDOR_KEYS["stripe"](v) + v.pick(ALNUM, 8)),
         "split in code": lambda v: (lambda k: (f'key = "{k[:12]}" + "{k[12:]}"', (k[12:],)))(
             _VENDOR_KEYS["gitlab"](v) + "7aB2"
         ),
@@ -447,10 +304,6 @@ def _structured_secrets() -> dict[str, Callable[[Values], tuple[Any, Any]]]:
     return pick
 
 
-def _half(kind: str) -> Half:
-    return "tuning" if hashlib.sha256(kind.encode()).digest()[0] % 2 else "held back"
-
-
 def secrets(seed: int, half: Half | None = None) -> Iterator[Secret]:
     """Yield secrets with random values, of one half or of both."""
     values = Values(seed)
@@ -465,386 +318,6 @@ def secrets(seed: int, half: Half | None = None) -> Iterator[Secret]:
         *((f"structured: {name}", build) for name, build in _structured_secrets().items()),
     ]
     for kind, build in templates:
-        if half is None or _half(kind) == half:
+        if half is None or half_of(kind) == half:
             value, pieces = build(values)
             yield Secret(kind, value, pieces if isinstance(pieces, tuple) else (pieces,))
-
-
-_BENIGN = """\
-The password must have at least 12 characters and one digit.
-Passwords do not match
-I forgot my password, can you reset it?
-password strength: weak passwords are rejected by the form
-def login(user: str, password: str) -> Token:
-def connect(host, password=None, api_key=None):
-client = Client(api_key=api_key, password=password)
-self.password = password
-if password == other.password:
-if user.check_password(password):
-password = getpass.getpass()
-password = os.environ["DB_PASSWORD"]
-api_key = os.getenv("OPENAI_API_KEY")
-password: ${DB_PASSWORD}
-password: {{ vault.db_password }}
-password: $DB_PASSWORD
-password: <your password>
-password: ********
-"password": "<REDACTED>"
-"password": null, "token": null
-password: Optional[str] = None
-password: string;
-password: z.string().min(8)
-api_key: SecretStr
-"type": "string", "description": "The API key of the account"
-const token = await getToken();
-token = tokenizer.encode(text)[0]
-tokens_before: 108800 tokens_after: 9200
-max_tokens=4096, temperature=0.2, top_p=1
-total tokens: 12345 (input 10000, output 2345)
-The secret: time and a good plan.
-The secret of a good cake is butter.
-secret_name: db-credentials
-secretKeyRef: {name: db, key: password}
-private_key_path=/etc/ssl/private/server.pem
-Key: value pairs are allowed here
-the key is to measure first
-The key to success is practice
-Press any key to continue
-primary key: id
-sort_key=created_at
-cache key: user:42:profile
-foreign key constraint "orders_user_id_fkey"
-The token is refreshed every hour.
-The token was not found in the vocabulary.
-Bearer authentication is required
-Authorization: Bearer <token>
-Authorization header is missing
-cookie policy: strict
-Set the cookie banner to hidden.
-PIN: required for checkout
-The pin is on the left side of the board.
-raise AuthError('invalid api key')
-error: API key not valid. Please pass a valid API key.
-ghp_ is the prefix of GitHub tokens
-AKIA is the prefix of AWS keys
-sk-learn and sk-image are short names
-eyJ is how base64 JSON begins
-npm install left-pad@1.3.0
-react@18.2.0 and @types/node@20.1.0
-uses: actions/checkout@v4.1.1
-git clone git@github.com:owner/repo.git
-@app.route('/login', methods=['POST'])
-@pytest.mark.parametrize("x", [1, 2])
-ssh -p 2222 deploy@10.0.0.5
-mysql -h localhost -u root -p
-mkdir -p /var/lib/app && cp -p a b
-docker run -p 8080:80 nginx
-curl -u "$USER:$PASS" https://x.example
-curl https://x.example/a?b=c&d=e
-http://127.0.0.1:8000/sessions/42/
-https://example.com/path/to/page.html#section-2
-postgres://localhost:5432/app
-postgres://app:${PGPASSWORD}@db:5432/app
-redis://cache:6379/0
-192.168.100.200:5432
-10.0.0.0/8, 172.16.0.0/12 and 192.168.0.0/16
-2001:0db8:85a3:0000:0000:8a2e:0370:7334
-2026-11-16T04:12:00.123456Z
-2026-11-16 04:12:00,123 INFO started in 1234 ms
-16.11.2026 14:30 Uhr
-11/16/2026 02:30 PM
-1731729120123456789
-created_at: 1731729120, updated_at: 1731729999
-duration_ns=1731729120123456
-order 4111-2222 shipped
-Order 1234567890123456 was delivered
-Invoice 2026-000123-45
-Ticket #1234567 and #7654321
-ISBN 978-3-16-148410-0
-EAN 4006381333931
-lat 52.520008, lon 13.404954
-pi = 3.14159265358979323846
-x = 555 - 123 - 4567
-price 1 234 567 890 EUR
-1,234,567.89 USD
-0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8
-12 34 56 78 90 12 34 56 78 90
-1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16
-version 10.15.7.2041 build 20261116
-Python 3.11.7 (main, Dec  4 2023, 18:10:11) [GCC 9.4.0]
-v1.2.3-rc.4+build.567
-0x7fffe4001a2b3c4d
-0xdeadbeef 0xcafebabe
-tx 0x5c504ed432cb51138bcf09aa5e8a410dd4a1e204ef84bfed1be16dfba1b22060
-block hash 0x5c504ed432cb51138bcf09aa5e8a410dd4a1e204ef84bfed1be16dfba1b22060
-commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b
-sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
-md5 d41d8cd98f00b204e9800998ecf8427e
-integrity sha512-oZ7iUCaph42CgXiUXEZoWQPzyJLPpEGs8xHyQHU1kxmWm5Yr8qzHs9z4hJqZ6nY1+3oWn5mSPwLq7uBgWuRZqg==
-uuid 6ba7b810-9dad-11d1-80b4-00c04fd430c8
-session_id=research-2026-11-16
-session_id: 6ba7b810-9dad-11d1-80b4-00c04fd430c8
-trace_id=0af7651916cd43dd8448eb211c80319c span_id=b7ad6b7169203331
-idempotency_key: 6ba7b810-9dad-11d1-80b4-00c04fd430c8
-call_4f8a2b1c9d0e
-msg_01XFDUDYJgAACzvnptvVoYEL
-toolu_01A09q90qw90lq917835lq9
-chatcmpl-9zKqX2bYhGf3aB1cD4eF5gH6iJ7kL
-etag: "33a64df551425fcc55e4d42a148795d9f25f89d4"
-x-request-id: 7f3c2e1a-9b8d-4c6f-a5e4-3d2c1b0a9f8e
-node_modules/@babel/core/lib/transformation/normalize-file.js
-/usr/local/lib/python3.11/site-packages/django/contrib/auth/hashers.py
-src/components/Authentication/PasswordReset/PasswordResetForm2.tsx
-github.com/entireio/cli/cmd/entire/cli/strategy/manual_commit_test.go
-aws_s3_bucket.my_bucket.arn
-arn:aws:iam::123456789012:role/deploy
-s3://my-bucket/path/to/object-2026-11-16.json
-user:pass is the format
-username and password are required
-credentials: see the vault
-The credential helper is not installed.
-login / logout
-log in or sign up / register
-SELECT password FROM users WHERE id = 7
-UPDATE users SET password = %s WHERE id = %s
-ALTER TABLE users ADD COLUMN password varchar(255);
-from secrets import token_hex
-class SecretStr(str): ...
-import hashlib, hmac, secrets
-token_type=bearer&expires_in=3600
-grant_type=client_credentials
-page_token=next
-next_page_token: CAUQAA
-file.secret.yaml not found
-passphrase: optional
-tiktoken:o200k_base
-keep_recent_turns 6 -> 5
-tel: ext. 4711
-Call me when you are done.
-The phone number is required.
-room 030, building 12
-Meeting 0900-1000 in room 12
-DE is the code of Germany
-DE12 is not an IBAN
-BIC COBADEFFXXX
-AB12 CD34 EF56
-GB and US locales
-Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor
-make sure that every word here does have between three and eight letters because they will match
-the quick brown fox jumps over the lazy dog
-iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==
-data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7
-SGVsbG8sIHdvcmxkISBUaGlzIGlzIGp1c3QgYSB0ZXN0Lg==
-ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQC7 public key
------BEGIN PUBLIC KEY-----
------BEGIN CERTIFICATE-----
-BEGIN PRIVATE KEY is the header of a PEM file
-verification code expired
-error code: 404
-exit code 137
-status code is 200
-zip code 10115
-country code +49
-HTTP/1.1 200 OK
-Content-Length: 1234567890
-User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/120.0.0.0 Safari/537.36
-Mem: 16384256 used 8234112 free 2048000
--rw-r--r-- 1 root root 1234567 Nov 16 04:12 file.tar.gz
-drwxr-xr-x  12 user  staff   384 Jan  1 12:00 src
-+++ b/src/auth/password_reset.py
-@@ -120,7 +120,9 @@ def reset_password(self):
-    12→    password = forms.CharField(widget=forms.PasswordInput)
-const { password, ...rest } = user;
-fn verify(password: &str, hash: &str) -> bool
-func Login(username string, password string) error {
-public String getPassword() { return password; }
-private final String apiKey;
-export const API_KEY = process.env.API_KEY;
-api_key: ${{ secrets.API_KEY }}
-Enter password:
-Password (again):
-PASS: TestLogin2 (0.00s)
-passphrase is required before the login works
-The passphrase is stored encrypted
-passphrase is invalid please retry
-GPIO pin: 13
-spin=1000
-password -> password_hash
-$password = $newPassword;
-PASSWORD=$pw2
-auth token validation_middleware_v2_handler
---- PASS: TestParseHookInput_SessionStart_NoPrompt (0.00s)
-12 passed, 3 failed in 4.56s
-pass: 12 fail: 3
-compass=north
-keyboard: qwerty
-monkey: banana
-author: Ada Lovelace
-auth: none
-authorized: true
-tokenization=bpe
-secretary: Ms. Smith
-passenger: 42A
-bypass: true
-hotkey: ctrl+shift+p
-turkey: 12 lbs
-passport photo required
-license: MIT
-license: Apache-2.0
-salt: 2 tsp
-""".splitlines()
-
-
-def benign(seed: int, half: Half | None = None) -> Iterator[str]:
-    """Yield harmless texts, partly with random values."""
-    values = Values(seed)
-    rng, pick = values.rng, values.pick
-    generated = [
-        ("git log", f"commit {pick(_HEX, 40)}\nMerge: {pick(_HEX, 7)} {pick(_HEX, 7)}"),
-        ("sha256", f"sha256:{pick(_HEX, 64)}  file-{rng.randrange(99)}.tar.gz"),
-        ("sha list", "\n".join(pick(_HEX, 64) for _ in range(4))),
-        ("sha1 list", "\n".join(f"{pick(_HEX, 40)}  src/file{n}.py" for n in range(4))),
-        ("uuid", str(uuid.UUID(int=rng.getrandbits(128), version=4))),
-        ("uuid key", f"request_key: {uuid.UUID(int=rng.getrandbits(128), version=4)}"),
-        ("trace", f"trace_id={pick(_HEX, 32)} span_id={pick(_HEX, 16)}"),
-        ("timestamp", str(rng.randrange(1_600_000_000_000_000_000, 1_800_000_000_000_000_000))),
-        ("milliseconds", f"at {rng.randrange(1_600_000_000_000, 1_800_000_000_000)} took {rng.randrange(99999)} ms"),
-        ("table", "\n".join(" ".join(str(rng.randrange(10**6)) for _ in range(6)) for _ in range(5))),
-        ("csv", "\n".join(",".join(f"{rng.random():.6f}" for _ in range(5)) for _ in range(5))),
-        ("floats", " ".join(f"{rng.uniform(-180, 180):.8f}" for _ in range(8))),
-        ("order", f"order {rng.randrange(10**8)} of customer {rng.randrange(10**6)}"),
-        ("ip", ".".join(str(rng.randrange(256)) for _ in range(4)) + f":{rng.randrange(65535)}"),
-        ("version", f"v{rng.randrange(20)}.{rng.randrange(99)}.{rng.randrange(999)}-beta.{rng.randrange(9)}"),
-        ("hex dump", "\n".join(f"{n:08x}  " + " ".join(pick(_HEX, 2) for _ in range(16)) for n in range(0, 64, 16))),
-        ("png", base64.b64encode(b"\x89PNG\r\n\x1a\n" + rng.randbytes(600)).decode()),
-        ("jpeg url", "data:image/jpeg;base64," + base64.b64encode(b"\xff\xd8\xff\xe0" + rng.randbytes(600)).decode()),
-        ("base64 text", base64.b64encode(b"Lorem ipsum dolor sit amet, consectetur adipiscing elit.").decode()),
-        (
-            "certificate",
-            "-----BEGIN CERTIFICATE-----\n"
-            + "\n".join(
-                [
-                    "MIIDdzCCAl+gAwIBAgIEAgAAuTANBgkqhkiG9w0BAQUFADBaMQswCQYDVQQGEwJJ",
-                    *(pick(_B64, 64) for _ in range(5)),
-                ]
-            )
-            + "\n-----END CERTIFICATE-----",
-        ),
-        (
-            "public key",
-            "-----BEGIN PUBLIC KEY-----\n"
-            + "\n".join(
-                ["MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA" + pick(_B64, 20), *(pick(_B64, 64) for _ in range(5))]
-            )
-            + "\n-----END PUBLIC KEY-----",
-        ),
-        ("ssh public", f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{pick(_B64, 43)} host"),
-        ("integrity", f"integrity: sha512-{base64.b64encode(rng.randbytes(64)).decode()}"),
-        ("etag", f'ETag: "{pick(_HEX, 32)}"'),
-        ("ids", f"msg_{pick(_ALNUM, 24)} toolu_{pick(_ALNUM, 24)} call_{pick(_ALNUM, 24)}"),
-        ("response id", f"resp_{pick(_HEX, 48)} rs_{pick(_HEX, 48)}"),
-        ("snowflake", str(rng.randrange(10**18, 2 * 10**18))),
-        ("tx hash", f"transaction hash 0x{pick(_HEX, 64)} confirmed"),
-        ("address", f"address 0x{pick(_HEX, 40)}"),
-        ("sql", f"INSERT INTO t VALUES ({rng.randrange(10**6)}, 'x', {rng.random():.4f});"),
-        (
-            "go test",
-            "\n".join(
-                f"--- PASS: Test{name}_{rng.randrange(9)} (0.0{rng.randrange(9)}s)"
-                for name in ("Login", "Token", "KeyStore")
-            ),
-        ),
-        ("pytest", f"tests/test_password.py::test_reset_{rng.randrange(99)} PASSED [ {rng.randrange(10, 99)}%]"),
-        (
-            "log",
-            "\n".join(
-                f"2026-11-{rng.randrange(10, 28)}T{rng.randrange(10, 23)}:00:{rng.randrange(10, 59)}Z level=info user_id={rng.randrange(10**6)} latency={rng.random():.3f}"
-                for _ in range(4)
-            ),
-        ),
-        (
-            "token counts",
-            json.dumps(
-                {
-                    "input_tokens": rng.randrange(10**5),
-                    "output_tokens": rng.randrange(10**4),
-                    "cache_read_tokens": rng.randrange(10**6),
-                }
-            ),
-        ),
-        (
-            "json ids",
-            json.dumps({"id": rng.randrange(10**12), "parent_id": rng.randrange(10**15), "key": pick(_HEX, 40)}),
-        ),
-        ("cache key", f"cache_key={pick(_HEX, 64)}"),
-        (
-            "camel case",
-            " ".join(
-                rng.choice(["getUserName", "setPasswordField", "TokenProvider2", "ApiKeyForm", "secretManagerClient"])
-                for _ in range(6)
-            ),
-        ),
-        (
-            "path",
-            "/".join(rng.choice(["src", "auth", "tokens", "Keys2", "password", "lib", "v2", "core"]) for _ in range(8))
-            + ".py",
-        ),
-        (
-            "prose",
-            " ".join(
-                rng.choice(
-                    [
-                        "the",
-                        "key",
-                        "password",
-                        "token",
-                        "of",
-                        "secret",
-                        "for",
-                        "and",
-                        "user",
-                        "account",
-                        "reset",
-                        "change",
-                        "email",
-                        "when",
-                        "after",
-                        "before",
-                        "login",
-                        "page",
-                    ]
-                )
-                for _ in range(30)
-            ),
-        ),
-        (
-            "phrase",
-            " ".join(
-                rng.choice(
-                    [
-                        "this",
-                        "that",
-                        "with",
-                        "from",
-                        "have",
-                        "been",
-                        "were",
-                        "they",
-                        "which",
-                        "their",
-                        "would",
-                        "about",
-                        "could",
-                        "other",
-                        "these",
-                        "some",
-                    ]
-                )
-                for _ in range(24)
-            ),
-        ),
-    ]
-    texts = [(text, text) for text in _BENIGN] + generated
-    for kind, text in texts:
-        if half is None or _half(kind) == half:
-            yield text

@@ -13,7 +13,8 @@ from compact.redaction.scanner import Scanner
 from growth import undisturbed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from redaction_secrets import benign, secrets
+from redaction_benign import benign
+from redaction_secrets import secrets
 from regex_samples import sample
 
 pytest.importorskip("hyperscan")

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from compact.redaction import default_redactor
-from redaction_secrets import Half, benign, secrets
+from redaction_benign import benign
+from redaction_secrets import secrets
+from redaction_values import Half
 
 redactor = default_redactor()
 
