@@ -1,4 +1,4 @@
-"""Print the comparison: `python -m tests.bench.quality [--every 5] [--systems ours,luhn] [--drift]`."""
+"""Print the comparison: `python -m tests.bench.quality [--every 5] [--systems ours,luhn] [--drift|--live]`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from tests.bench.quality.cases import Case, load_cases
 from tests.bench.quality.drift import drift_table
+from tests.bench.quality.live import live_table
 from tests.bench.quality.score import problems, score
 from tests.bench.quality.systems import SYSTEMS, System, count
 
@@ -93,9 +94,13 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=5)
     parser.add_argument("--systems", default="")
     parser.add_argument("--drift", action="store_true")
+    parser.add_argument("--live", action="store_true")
     options = parser.parse_args()
     if options.drift:
         print(drift_table(every=options.every))
+        return
+    if options.live:
+        print(live_table(every=options.every))
         return
     print(header(), flush=True)
     for name in SYSTEMS:

@@ -85,6 +85,8 @@ class EarlierTokens(NamedTuple):
 
     removed: int
     replacements: int
+    summary: int = 0
+    """Tokens of the summary that should keep its length."""
 
 
 def draft_compaction(
@@ -112,6 +114,7 @@ def draft_compaction(
     """
     sizes = {unit.first: sum(counts[index] for index in unit.indices) for unit in units}
     pin_tokens = sum(sizes[first] for first in pins)
+    limits = limits.beside(fixed_tokens + pin_tokens, summary_tokens=earlier.summary, room_pct=policy.summary_room_pct)
     summary_share = _summary_share(policy, limits, fixed_tokens + pin_tokens)
 
     def draft(*, folds_replacements: bool) -> Draft:

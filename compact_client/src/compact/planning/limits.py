@@ -13,7 +13,8 @@ _SOFT_LIMIT_PCT = 0.92
 _FIRST_SOFT_LIMIT_PCT = 0.99
 # Share of the trigger at which the ladder may stop, whatever `target_pct` says.
 _TARGET_OF_TRIGGER_PCT = 0.7
-# Share of the window that a summary may always fill. Reserving more for later calls would cost too much memory.
+# Share of the space beside instructions and pinned messages that a request may always fill. Reserving more of it for
+# later calls would cost too much memory.
 _MIN_CEILING_PCT = 0.45
 
 
@@ -39,14 +40,15 @@ class TokenLimits:
             min(self.summary_ceiling_tokens, self.budget_tokens - tokens),
         )
 
-    def keep_summary(self, tokens: int, room_pct: float) -> TokenLimits:
-        """Return limits in which an existing summary keeps its length, if that leaves enough for recent messages.
+    def beside(self, pinned_tokens: int, *, summary_tokens: int = 0, room_pct: float = 0.0) -> TokenLimits:
+        """Return limits that leave enough beside instructions and pinned messages.
 
-        The space for the next calls then comes from recent messages. What a summary drops is lost for all later rounds.
+        A share of that space is never reserved for later calls. An existing summary keeps its length, if its share
+        `room_pct` of the space allows it, because what a summary drops is lost for all later rounds.
         """
-        if not tokens or not room_pct:
-            return self
-        ceiling = max(self.summary_ceiling_tokens, int(tokens / room_pct))
+        least = int((self.budget_tokens - pinned_tokens) * _MIN_CEILING_PCT)
+        with_summary = int(summary_tokens / room_pct) if room_pct else 0
+        ceiling = max(self.summary_ceiling_tokens, pinned_tokens + max(least, with_summary))
         return replace(self, summary_ceiling_tokens=min(self.soft_limit_tokens, ceiling))
 
     def scale(self, factor: float) -> TokenLimits:
@@ -88,7 +90,7 @@ def limits_for(
         budget_tokens=budget,
         target_tokens=min(budget, int(window * policy.target_pct), int(trigger * _TARGET_OF_TRIGGER_PCT)),
         soft_limit_tokens=soft_limit,
-        summary_ceiling_tokens=min(soft_limit, max(trigger - space_for_calls, int(window * _MIN_CEILING_PCT))),
+        summary_ceiling_tokens=min(soft_limit, max(0, trigger - space_for_calls)),
     )
 
 

@@ -427,7 +427,7 @@ class Compaction:
                 policy=policy.to_dict(),
                 reductions=self._reductions,
                 summary_tokens=self.draft.summary_tokens,
-                target_tokens=self.limits.summary_ceiling_tokens,
+                target_tokens=self.draft.limits.summary_ceiling_tokens,
                 headroom_calls=policy.headroom_calls,
                 growth_tokens=self.growth_tokens,
             )

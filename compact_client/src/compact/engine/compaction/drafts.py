@@ -44,8 +44,6 @@ def make_draft(compaction: Compaction, limits: TokenLimits, *, keep_least: bool 
     goal_tokens = None
     if compaction.is_manual:
         goal_tokens = int(MANUAL_GOAL_PCT * (sum(counts) + compaction.fixed_tokens))
-    else:
-        limits = limits.keep_summary(_summary_tokens(compaction), compaction.engine.policy.summary_room_pct)
     return draft_compaction(
         compaction.messages,
         counts,
@@ -57,6 +55,7 @@ def make_draft(compaction: Compaction, limits: TokenLimits, *, keep_least: bool 
         earlier=EarlierTokens(
             removed=_removed_tokens(compaction),
             replacements=_replacement_tokens(compaction),
+            summary=0 if compaction.is_manual else _summary_tokens(compaction),
         ),
         non_replayable_ids=_results_to_keep(compaction),
         floor=compaction.floor,
