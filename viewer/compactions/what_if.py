@@ -26,7 +26,8 @@ STRATEGIES = ("task_state", "brief", "decision_log", "code_delta", "step_ledger"
 MAX_BYTES = 20_000_000
 _BUILT_IN = "extractive"
 _FACTS = "Facts kept"
-_TOKENS_AFTER = "Tokens after"
+_TOKENS_BEFORE, _TOKENS_AFTER = "Tokens before", "Tokens after"
+_TOKENS = {_TOKENS_BEFORE: "before", _TOKENS_AFTER: "after"}
 # A masked value in a summary has other tokens than the original, and so one line more or less may fit.
 _REDACTION_PCT = 0.01
 _SUMMARY_ID = ("summary-", "span-")
@@ -203,16 +204,20 @@ def redaction_note(outcome: Outcome) -> str:
             kept, was = f"{row.planned} of {row.planned_total}", f"{row.actual} of {row.actual_total}"
             parts.append(f"kept {kept} facts, not {was}")
         else:
-            parts.append(f"has {row.planned:,} tokens after the compaction, not {row.actual:,}")
+            when = _TOKENS[row.label]
+            parts.append(f"has {row.planned:,} tokens {when} the compaction, not {row.actual:,}")
     return f"It {', and '.join(parts)}, because the transcript is redacted."
 
 
 def _is_due_to_redaction(row: Row) -> bool:
-    """True for another number of facts, or a slightly different number of tokens after the compaction."""
+    """True for another number of facts, or a slightly different number of tokens.
+
+    The prompt before a compaction contains the summary of the one before it.
+    """
     if row.label == _FACTS:
         return True
     actual, planned = row.actual or 0, row.planned or 0
-    return row.label == _TOKENS_AFTER and abs(actual - planned) <= _REDACTION_PCT * actual
+    return row.label in _TOKENS and abs(actual - planned) <= _REDACTION_PCT * actual
 
 
 def plan_again(source: Source, choice: Choice) -> Outcome:
@@ -220,7 +225,7 @@ def plan_again(source: Source, choice: Choice) -> Outcome:
     check, actual = source.check, source.step.ledger
     plan = _plan(source, choice)
     rows = [
-        Row("Tokens before", check.before, plan.before),
+        Row(_TOKENS_BEFORE, check.before, plan.before),
         Row(_TOKENS_AFTER, check.after, plan.after),
         *_compare_fates(actual, plan.ledger),
         Row(

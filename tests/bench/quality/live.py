@@ -30,7 +30,7 @@ class Run:
     window: int
     calls: int = 0
     compactions: int = 0
-    found: float = 0.0
+    shown: float = 0.0
     needed: float = 0.0
 
 
@@ -41,7 +41,7 @@ def live_table(*, every: int = 1) -> str:
     rows = ["window  sessions  facts in the prompt, %  compactions per 100 calls"]
     for window in sorted({run.window for run in runs}):
         group = [run for run in runs if run.window == window]
-        shares = [run.found / run.needed for run in group if run.needed >= _MIN_WEIGHT]
+        shares = [run.shown / run.needed for run in group if run.needed >= _MIN_WEIGHT]
         rate = 100 * sum(run.compactions for run in group) / sum(run.calls for run in group)
         rows.append(f"{window:6,}  {len(group):8}  {100 * sum(shares) / len(shares):22.1f}  {rate:25.1f}")
     return "\n".join(rows)
@@ -80,7 +80,7 @@ def _run(session: dict[str, Any], window: int) -> Run:
             for key, kind in _facts(messages[position]).items():
                 if key in known and key not in instructions:
                     run.needed += TYPE_WEIGHTS[kind]
-                    run.found += TYPE_WEIGHTS[kind] * bool(positions(key, text))
+                    run.shown += TYPE_WEIGHTS[kind] * bool(positions(key, text))
     return run
 
 
