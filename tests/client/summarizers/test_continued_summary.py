@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer
 from compact.summarizers.extraction.span_index import SpanIndex
 from compact.summarizers.extraction.summary_blocks import earlier_blocks
-from compact.summary.entries import Decision, Note
+from compact.summary.entries import Decision, Mentions, Note
 from compact.summary.structured_summary import StructuredSummary
 
 
@@ -24,24 +27,54 @@ def test_a_summary_remembers_what_it_leaves_to_the_messages_after_it():
     """These messages are summarized in a later round. Until then, the fact is not a new one."""
     messages = [Message("assistant", "The migration is called `billing_cutover`.", id="a1")]
     visible = [Message("user", "When does billing_cutover run?", id="u1")]
-    assert "billing_cutover" in ExtractiveSummarizer().summarize_span(messages, visible=visible).left_out
+    summary = ExtractiveSummarizer().summarize_span(messages, visible=visible)
+    assert Mentions("billing_cutover", said=1, messages=1) in summary.mentions
 
 
 def test_a_fact_that_was_left_to_later_messages_is_kept_with_them():
     """Among the names of an output, the one that an earlier message mentioned comes first."""
     messages = shown_names([f"orders_handler_{number}" for number in range(40)])
-    earlier = StructuredSummary(left_out=("orders_handler_25",))
+    earlier = StructuredSummary(mentions=(Mentions("orders_handler_25"),))
     summarizer = ExtractiveSummarizer()
     assert "orders_handler_25" in summarizer.summarize_span(messages, previous=earlier, max_tokens=120).render()
     new = summarizer.summarize_span(messages, previous=StructuredSummary(), max_tokens=120)
     assert "orders_handler_25" not in new.render()
 
 
-def test_keys_that_were_left_out_survive_json_and_merging():
+def test_mentions_survive_json_and_add_up_when_summaries_merge():
     """A stored plan and a summarizer that does not continue summaries keep them."""
-    summary = StructuredSummary(left_out=("billing_cutover",))
-    assert StructuredSummary.from_dict(summary.to_dict()) == summary
-    assert summary.merge(StructuredSummary(left_out=("orders",))).left_out == ("billing_cutover", "orders")
+    summary = StructuredSummary(mentions=(Mentions("billing_cutover", 1, 2, 3), Mentions("refunds", shown=1)))
+    assert StructuredSummary.from_dict(json.loads(json.dumps(summary.to_dict()))) == summary
+    newer = StructuredSummary(mentions=(Mentions("orders", 1), Mentions("billing_cutover", 1, 1, 1, by_user=True)))
+    merged = (Mentions("billing_cutover", 2, 3, 4, True), Mentions("refunds", shown=1), Mentions("orders", 1))
+    assert summary.merge(newer).mentions == merged
+
+
+def test_a_summary_remembers_how_often_a_fact_was_mentioned():
+    """The count does not change in rounds that do not mention the fact, and messages that stay are not counted yet."""
+    messages = [message for _ in range(3) for message in shown_names(["orders_handler", "refund_job"])]
+    visible = [Message("assistant", "I will look at orders_handler.", id="a9")]
+    summarizer = ExtractiveSummarizer()
+    summary = summarizer.summarize_span(messages, visible=visible)
+    assert Mentions("orders_handler", shown=3, messages=3) in summary.mentions
+    for _ in range(3):
+        summary = summarizer.summarize_span([Message("user", "Go on.", id="u1")], previous=summary, visible=visible)
+    assert Mentions("orders_handler", shown=3, messages=3) in summary.mentions
+    summary = summarizer.summarize_span(visible, previous=summary)
+    assert Mentions("orders_handler", said=1, shown=3, messages=4) in summary.mentions
+
+
+def test_a_fact_that_many_messages_mentioned_is_kept_before_others():
+    """Also in later rounds, although the earlier summary shows each of them in one line."""
+    names = [f"orders_handler_{number}" for number in range(40)]
+    outputs = [message for _ in range(4) for message in shown_names(["orders_handler_25"])]
+    summarizer = ExtractiveSummarizer()
+    first = summarizer.summarize_span([*outputs, *shown_names(names)], max_tokens=2_000)
+    later = summarizer.summarize_span([Message("user", "Go on.", id="u1")], previous=first, max_tokens=120)
+    assert "orders_handler_25" in later.render()
+    forgotten = replace(first, mentions=())
+    later = summarizer.summarize_span([Message("user", "Go on.", id="u1")], previous=forgotten, max_tokens=120)
+    assert "orders_handler_25" not in later.render()
 
 
 def test_names_that_a_small_summary_had_no_room_for_return_in_the_next_one():

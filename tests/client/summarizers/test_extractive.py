@@ -9,7 +9,7 @@ import pytest
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer
 from compact.summarizers.extraction.summary_builder import fit
-from compact.summary.entries import Note
+from compact.summary.entries import Mentions, Note
 from compact.summary.structured_summary import StructuredSummary
 
 STYLES = ("task_state", "brief", "step_ledger", "requirements_ledger", "code_delta", "decision_log")
@@ -277,10 +277,10 @@ def test_a_mentioned_id_is_kept_even_if_only_tool_output_still_shows_it():
         Note(f"row {number}: part_{number}_of_many is at /store/{number}.bin", order=number, role="tool")
         for number in range(60)
     ]
-    summary = StructuredSummary(facts=tool_lines, said=("store/30.bin",))
+    summary = StructuredSummary(facts=tool_lines, mentions=(Mentions("store/30.bin", said=1),))
     text = fit(summary, max_tokens=160).render()
     assert "store/30.bin" in text
-    assert "store/30.bin" not in fit(replace(summary, said=()), max_tokens=160).render()
+    assert "store/30.bin" not in fit(replace(summary, mentions=()), max_tokens=160).render()
 
 
 def test_option_values_of_calls_are_kept_as_names():

@@ -15,6 +15,7 @@ from compact.summary.entries import (
     Decision,
     Entity,
     FileTouched,
+    Mentions,
     Note,
     OpenItem,
     Record,
@@ -61,11 +62,11 @@ def test_json_round_trip_preserves_the_summary():
 
 def test_contents_have_every_text_but_the_ids_of_messages():
     """A secret in any field of a summary, or of its reserve, is found in its contents."""
-    reserve = replace(full_summary(), completed=(Note("the deployment", ("m2",)),), said=("u_42",), left_out=("u_43",))
+    reserve = replace(full_summary(), completed=(Note("the deployment", ("m2",)),), mentions=(Mentions("u_43"),))
     summary = replace(full_summary(), reserve=reserve, records=(Record("flight HAT266: price=131", ("m3",)),))
     data = summary.to_dict()
     texts = set(texts_of(data)) - {"m1", "m2", "m3", data["schema"], data["style"]}
-    assert {"the deployment", "u_42", "flight HAT266: price=131"} <= texts
+    assert {"the deployment", "u_43", "flight HAT266: price=131"} <= texts
     assert set(texts_of(summary.contents())) == texts
 
 

@@ -67,9 +67,9 @@ class ExtractiveSummarizer:
         read = [*(earlier_blocks(previous) if previous is not None else ()), *message_blocks(messages)]
         todo = _read_todo_list(messages, visible, read)
         blocks = with_state(messages, visible, read, todo, style=style, request_chars=request_chars(max_tokens))
-        earlier = previous or StructuredSummary()
         continues_summary = any(block.entry is not None for block in read)
-        index = SpanIndex(keep_keys, said=earlier.said, left_out=earlier.left_out, continues_summary=continues_summary)
+        mentions = previous.mentions if previous is not None else ()
+        index = SpanIndex(keep_keys, mentions=mentions, continues_summary=continues_summary)
         numbered = number_runs(blocks)
         index.add(_group_by_file(numbered) if style == "code_delta" else numbered, last_user=last_user)
         _prefer_own_entries(index, style)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 RATIONALE_START: Final = re.compile(r"\b(?:because|since|due to|caused by|so that|as it|in order to)\b", re.IGNORECASE)
 _TOPIC: Final = re.compile(
@@ -23,6 +23,18 @@ _CHECKBOX: Final = re.compile(r"^\s*(?:[-*]\s*)?\[[ xX]\]\s*")
 def normalize(text: str) -> str:
     """Return the form in which equivalent texts are equal: lower case, single spaces, no bullets or final period."""
     return " ".join(text.split()).strip(" -*•.").lower()
+
+
+class Mentions(NamedTuple):
+    """The number of mentions of a fact in the messages that a summary replaces. Its line does not show it."""
+
+    key: str
+    said: int = 0
+    """Mentions by the user or the assistant, including tool arguments."""
+    shown: int = 0
+    """Mentions in tool output."""
+    messages: int = 0
+    by_user: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from compact.summary.entries import (
     Entity,
     Entry,
     FileTouched,
+    Mentions,
     Note,
     OpenItem,
     Record,
@@ -109,10 +110,9 @@ class StructuredSummary:
     sources: tuple[Note, ...] = ()
     completed: tuple[Note, ...] = ()
     """Finished work. Not rendered, but removes matching open items when summaries are merged."""
-    said: tuple[str, ...] = ()
-    """Keys that the user or the assistant mentioned, but that only remain in lines of tool output. Not rendered."""
-    left_out: tuple[str, ...] = ()
-    """Keys that the summary leaves out because messages after the span mention them, too. Not rendered."""
+    mentions: tuple[Mentions, ...] = ()
+    """The mentions of facts whose lines do not show how often they were mentioned, and of facts that the summary leaves
+    out because messages after the span mention them, too. Not rendered."""
     reserve: StructuredSummary | None = None
     """Entries that there was no room for. Not rendered, but the next summary may contain them."""
     _text: str = field(default="", init=False, repr=False, compare=False)
@@ -161,8 +161,7 @@ class StructuredSummary:
             "checks": newer.checks or self.checks,
             "decisions": _supersede(self.decisions, newer.decisions),
             "completed": (),
-            "said": tuple(dict.fromkeys((*self.said, *newer.said))),
-            "left_out": tuple(dict.fromkeys((*self.left_out, *newer.left_out))),
+            "mentions": _add_mentions(self.mentions, newer.mentions),
             "reserve": next(filter(None, (newer.reserve, self.reserve)), None),
         }
         for name in _ENTRY_TYPES:
@@ -232,10 +231,8 @@ class StructuredSummary:
         for name in _ENTRY_TYPES:
             if entries := getattr(self, name):
                 data[name] = [_entry_dict(entry) for entry in entries]
-        if self.said:
-            data["said"] = list(self.said)
-        if self.left_out:
-            data["left_out"] = list(self.left_out)
+        if self.mentions:
+            data["mentions"] = [list(mentions) for mentions in self.mentions]
         if self.reserve is not None:
             data["reserve"] = self.reserve.to_dict()
         return data
@@ -243,7 +240,7 @@ class StructuredSummary:
     def contents(self) -> list[Any]:
         """Return everything that `to_dict` quotes from the conversation, without the many ids of messages."""
         entries = [self.current_task] if self.current_task is not None else []
-        contents: list[Any] = [*self.said, *self.left_out]
+        contents: list[Any] = [mentions.key for mentions in self.mentions]
         for entry in (*entries, *(entry for name in _ENTRY_TYPES for entry in getattr(self, name))):
             for name in _CONTENT_FIELDS[type(entry)]:
                 value = getattr(entry, name)
@@ -263,9 +260,8 @@ class StructuredSummary:
         for name, entry_type in _ENTRY_TYPES.items():
             values[name] = tuple(_entry_from(entry_type, item) for item in data.get(name) or ())
         reserve = cls.from_dict(data["reserve"]) if data.get("reserve") else None
-        for name in ("said", "left_out"):
-            values[name] = tuple(data.get(name) or ())
-        return cls(**values, reserve=reserve)
+        mentions = tuple(Mentions(*item) for item in data.get("mentions") or ())
+        return cls(**values, mentions=mentions, reserve=reserve)
 
 
 def _entry_dict(entry: Entry) -> dict[str, Any]:
@@ -291,6 +287,18 @@ def merge_spans(older: SpanReference | None, newer: SpanReference | None) -> Spa
         return older or newer
     ids = tuple(dict.fromkeys(older.message_ids + newer.message_ids))
     return SpanReference(ids, min(older.first_turn, newer.first_turn), max(older.last_turn, newer.last_turn))
+
+
+def _add_mentions(older: Iterable[Mentions], newer: Iterable[Mentions]) -> tuple[Mentions, ...]:
+    """Return the mentions of each fact in the messages of both summaries."""
+    known = {mentions.key: mentions for mentions in older}
+    for new in newer:
+        old = known.get(new.key, Mentions(new.key))
+        by_user = old.by_user or new.by_user
+        known[new.key] = Mentions(
+            new.key, old.said + new.said, old.shown + new.shown, old.messages + new.messages, by_user
+        )
+    return tuple(known.values())
 
 
 def _union(older: Sequence[_E], newer: Sequence[_E]) -> tuple[_E, ...]:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from compact.summarizers.extraction.entities import TYPE_WEIGHTS
+from compact.summary.entries import Mentions
 
 CHARS_PER_TOKEN: Final = 3.6
 # Coefficients of a logistic regression on "was this entity used again", fitted on recorded sessions and rounded to
@@ -27,8 +28,7 @@ _BY_USER: Final = 0.6
 _IN_LAST_REQUEST: Final = 0.5
 _AS_ARGUMENT: Final = 0.1
 _IN_SEVERAL_MESSAGES: Final = 0.7
-# One line of a kept summary represents all mentions of its entities in the messages that it replaced. Without this, a
-# fact would lose its value in each round.
+# What a summary kept has proved its worth. Without this, a fact would lose its value in each round.
 _KEPT: Final = 1.5
 _SHOWN_ONLY: Final = -1.3  # between -0.7 (service agents) and -1.8 (coding agents)
 _OUTPUT_SIZE: Final = -0.2  # per log thousand characters: short outputs were asked for, long ones were searched
@@ -74,6 +74,25 @@ class EntityUsage:
     in_last_request: bool = False
     as_argument: bool = False
     is_kept: bool = False  # by an earlier summary
+    is_counted: bool = False  # in the messages that an earlier summary replaced
+
+    @classmethod
+    def continued(cls, entity_type: str, first_line: str, mentions: Mentions) -> EntityUsage:
+        """Return the usage of an entity that messages before an earlier summary mentioned."""
+        return cls(
+            entity_type,
+            first_line,
+            said=mentions.said,
+            shown=mentions.shown,
+            messages=mentions.messages,
+            by_user=mentions.by_user,
+            is_kept=True,
+            is_counted=True,
+        )
+
+    def mentions(self, key: str) -> Mentions:
+        """Return what a summary remembers of the usage."""
+        return Mentions(key, self.said or int(self.is_said), self.shown, self.messages, self.by_user)
 
     @property
     def is_said(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Final
@@ -25,6 +25,7 @@ from compact.summarizers.extraction.entity_usage import CHARS_PER_TOKEN, EntityU
 from compact.summarizers.extraction.line_classifier import is_instruction, summary_field
 from compact.summarizers.extraction.records.record_state import FIRST_LINE_VALUE
 from compact.summarizers.extraction.text_cache import TextCache
+from compact.summary.entries import Mentions
 from compact.summary.record_tree import shown_text
 from compact.summary.renderer import USER_PREFIX
 
@@ -58,7 +59,7 @@ FIELD_BONUS: Final[dict[str, float]] = {
 }
 # Lines of these fields that an earlier summary kept are worth more, so that newer lines do not displace them.
 _STABLE_FIELDS: Final = frozenset({"constraints", "decisions", "milestones", "open_items", "questions", "reports"})
-_STABLE_BONUS: Final = 2.0
+_STABLE_BONUS: Final = 3.5
 _REPEATED_CALL_BONUS: Final = 0.3
 _MAX_LINES_PER_TEMPLATE: Final = 3  # lines that differ only in their numbers and still get the bonus
 # An agent repeats what it still has to do, and its commands, with each attempt. Only the last of these lines gets the
@@ -77,6 +78,7 @@ _QUOTATION_MARKS: Final = frozenset("\"'`")
 _LONE_WORD: Final = re.compile(r"[\"'`][^\"'`\s]{0,80}[\"'`],?")
 _SHOWN_KINDS: Final = frozenset({"output", "record"})
 _TOOL_TEXT_KINDS: Final = frozenset({"output", "code"})
+_UNSAID_KINDS: Final = frozenset({"output", "code", "record"})
 _FILE_FIELDS: Final = frozenset({"files", "files_read"})
 _USER_KINDS: Final = frozenset({"user", "pasted"})
 _CALL_KINDS: Final = frozenset({"call", "command", "edit"})
@@ -118,14 +120,11 @@ class Candidate:
 class _EntityIds(dict[Mention, int]):
     """Maps mentions to entity ids and creates ids on first access. Later lookups run entirely in C."""
 
-    def __init__(
-        self, usages: list[EntityUsage], keys: list[str], said: frozenset[str], left_out: frozenset[str]
-    ) -> None:
+    def __init__(self, usages: list[EntityUsage], keys: list[str], earlier: Mapping[str, Mentions]) -> None:
         self.line = ""  # the line being indexed
         self._usages = usages
         self._keys = keys
-        self._said = said  # keys that were said in lines that are no longer available
-        self._left_out = left_out  # keys that the earlier summary left out because the prompt showed them
+        self.earlier = earlier  # mentions in the messages that an earlier summary replaced
         self.by_key: dict[str, int] = {}
 
     def __missing__(self, mention: Mention) -> int:
@@ -134,7 +133,10 @@ class _EntityIds(dict[Mention, int]):
         entity = self.by_key.get(key)
         if entity is None:
             entity = self.by_key[key] = len(usages)
-            usages.append(EntityUsage(kind, self.line, said=int(key in self._said), is_kept=key in self._left_out))
+            mentions = self.earlier.get(key)
+            usages.append(
+                EntityUsage(kind, self.line) if mentions is None else EntityUsage.continued(kind, self.line, mentions)
+            )
             self._keys.append(key)
         elif TYPE_WEIGHTS[kind] > TYPE_WEIGHTS[usages[entity].type]:
             usages[entity].type = kind
@@ -152,8 +154,7 @@ class SpanIndex:
         self,
         keep_keys: Sequence[str] = (),
         *,
-        said: Iterable[str] = (),
-        left_out: Iterable[str] = (),
+        mentions: Iterable[Mentions] = (),
         continues_summary: bool = False,
     ) -> None:
         self.continues_summary = continues_summary
@@ -162,11 +163,12 @@ class SpanIndex:
         self.keys: list[str] = []
         self.candidates: list[Candidate] = []
         self.visible: set[int] = set()
+        self._mentions: dict[str, Mentions] = {}  # by key, without those in lines that stay in the prompt
         self._chars = 0
         self._last_lines: dict[str, int] = {}  # the order of the last line of each record
         self._template_counts: Counter[str] = Counter()
         self._line_by_opening: dict[str, Candidate] = {}
-        self._entity_ids = _EntityIds(self.usages, self.keys, frozenset(said), frozenset(left_out))
+        self._entity_ids = _EntityIds(self.usages, self.keys, {item.key: item for item in mentions})
         self._fields_by_line: dict[str, tuple[int, ...]] = {}
         self._entities_by_line: dict[str, tuple[int, ...]] = {}
         self._candidates_by_line: dict[str, Candidate | None] = {}  # None for lines that stay in the prompt
@@ -212,7 +214,11 @@ class SpanIndex:
                     candidate.fields = self._fields_by_line.get(text, ())
 
     def add_visible(self, blocks: Iterable[Block], *, last_user: int = -1) -> None:
-        """Index lines that stay in the prompt, so that the summary does not repeat what they mention."""
+        """Index lines that stay in the prompt, so that the summary does not repeat what they mention.
+
+        They come after those that may be kept, and a summary does not count them among the messages that it replaces.
+        """
+        self._mentions = self._mentions or self._count_mentions()
         for block in blocks:
             self._record_fields(block)
             self.visible.update(*(entities for entities, _ in self._record_usage(block, last_user)))
@@ -220,10 +226,29 @@ class SpanIndex:
                 self._candidates_by_line.setdefault(text)
                 self.visible.update(self._fields_by_line.get(text, ()))
 
-    def repeated_keys(self) -> tuple[str, ...]:
-        """Return the keys that both the span and the messages after it mention."""
-        mentioned = {entity for line in self.candidates for entity in line.entities}
-        return tuple(self.keys[entity] for entity in sorted(mentioned & self.visible))
+    def mentions_behind(self, lines: Iterable[Candidate]) -> tuple[Mentions, ...]:
+        """Return the mentions of entities that a summary of these lines does not show.
+
+        These are entities that several messages mention, that were said but only remain in tool output, or that are
+        left to the messages after the span.
+        """
+        said: set[int] = set()
+        shown: set[int] = set()
+        for line in lines:
+            (shown if line.block.kind in _UNSAID_KINDS else said).update(line.entities)
+            shown.update(line.fields)
+        known = self._mentions or self._count_mentions()
+        entities = sorted(entity for entity in said | shown | self.visible if self.keys[entity] in known)
+        return tuple(
+            mentions
+            for entity, mentions in ((entity, known[self.keys[entity]]) for entity in entities)
+            if entity in self.visible or mentions.messages > 1 or (mentions.said and entity not in said)
+        )
+
+    def _count_mentions(self) -> dict[str, Mentions]:
+        """Return the mentions so far of each entity in the messages that the summary replaces."""
+        pairs = zip(self.keys, self.usages, strict=True)
+        return {**self._entity_ids.earlier, **{key: usage.mentions(key) for key, usage in pairs}}
 
     def required_entities(self) -> set[int]:
         """Return the entities to keep as long as they fit: said, and of a type that can only be copied verbatim.
@@ -326,7 +351,8 @@ class SpanIndex:
         kind, position, parent = block.kind, block.position, block.parent
         is_shown, is_code = kind in _SHOWN_KINDS, kind == "code"
         is_name = block.field == "entities"
-        is_kept = block.entry is not None
+        # Excerpts of an earlier summary have no entry of their own.
+        is_earlier = block.entry is not None or block.field == "outputs"
         lines: list[_LineEntities] = []
         for text in block.lines:
             chars += len(text) + 1
@@ -340,6 +366,8 @@ class SpanIndex:
             for entity in entities:
                 usage = usages[entity]
                 usage.last_chars = chars
+                if is_earlier and usage.is_counted:
+                    continue
                 if usage.last_position == position:
                     repeated.append(entity)
                 else:
@@ -353,17 +381,22 @@ class SpanIndex:
                     usage.said += 1
             lines.append((entities, repeated))
         self._chars = chars
+        self._record_source(block, lines, last_user)
+        return lines
+
+    def _record_source(self, block: Block, lines: list[_LineEntities], last_user: int) -> None:
+        """Update the usage of every entity in a block by who mentioned it."""
+        kind, is_kept, usages = block.kind, block.entry is not None, self.usages
         for entity in lines[0][0] if len(lines) == 1 else set().union(*(entities for entities, _ in lines)):
             usage = usages[entity]
             usage.is_kept |= is_kept
-            if is_shown:
+            if kind in _SHOWN_KINDS:
                 usage.smallest_output_chars = min(usage.smallest_output_chars, block.size)
             elif kind in _USER_KINDS:
                 usage.by_user = True
-                usage.in_last_request |= position == last_user
+                usage.in_last_request |= block.position == last_user
             elif kind in _CALL_KINDS:
                 usage.as_argument = True
-        return lines
 
     def _record_fields(self, block: Block) -> None:
         """Update the usage of the names of fields in a block of records."""
@@ -372,8 +405,10 @@ class SpanIndex:
             fields = self._fields_by_line[text] = tuple(self._entity_ids[name] for name in _field_names[text])
             for entity in fields:
                 usage = self.usages[entity]
-                usage.shown += 1
                 usage.last_chars = self._chars
+                if block.entry is not None and usage.is_counted:
+                    continue
+                usage.shown += 1
                 usage.messages += usage.last_position != block.position
                 usage.last_position = block.position
                 usage.smallest_output_chars = min(usage.smallest_output_chars, block.size)

@@ -60,7 +60,7 @@ def fit(
     count = count_tokens or estimate_tokens
     if rendered_tokens(summary, count) <= max_tokens:
         return summary
-    index = SpanIndex(keep_keys, said=summary.said, left_out=summary.left_out, continues_summary=True)
+    index = SpanIndex(keep_keys, mentions=summary.mentions, continues_summary=True)
     index.add(reserve_blocks(summary))
     index.add_visible(read_blocks(visible))
     return build_summary(index, span=summary.span, style=summary.style, max_tokens=max_tokens, count_tokens=count)
@@ -105,8 +105,7 @@ def build_summary(
     others = [line for line in selection if line.order not in kept]
     return replace(
         summary,
-        said=_said_but_only_shown(index, selection),
-        left_out=index.repeated_keys(),
+        mentions=index.mentions_behind(selection),
         reserve=assembler.assemble(others, span=None) if others else None,
     )
 
@@ -139,12 +138,3 @@ def _fitting_lines(lines: Sequence[Candidate], sizes: Sequence[float], room: flo
                 fitting.append(line)
         mentioned.update(*[(*line.entities, *line.fields) for line in fitting if line.field != "entities"])
     return [line for line in fitting if line.field != "entities" or line.entities[0] not in mentioned]
-
-
-def _said_but_only_shown(index: SpanIndex, lines: Sequence[Candidate]) -> tuple[str, ...]:
-    """Return the keys that were said, but from now on only appear in lines of tool output or code."""
-    said: set[int] = set()
-    shown: set[int] = set()
-    for line in lines:
-        (shown if line.block.kind in ("output", "code", "record") else said).update(line.entities)
-    return tuple(index.keys[entity] for entity in sorted(shown - said) if index.usages[entity].is_said)
