@@ -93,7 +93,7 @@ _RULE: Final = re.compile(r"\b(?:never|always|must|only|do not|don'?t)\b")
 _QUESTION: Final = re.compile(
     r"^(?:(?:/ask|so|and|but|ok(?:ay)?|hm+|question:?|@\w+),? )?"
     r"(?:(?:what|why|how|who|where|when|which)(?:'s|'re|'d)?|is|are|was|were|does|do|did|will) [^.]*\?$"
-    r"|^why [^.?!]*$"
+    r"|^why (?:[^.?!]|\.\w)*$"
 )
 # Output, code and messages of programs that a user's turn contains. They are not instructions.
 _PROGRAM_LINE: Final = re.compile(
