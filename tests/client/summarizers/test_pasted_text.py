@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from compact.messages import Message
 from compact.summarizers import ExtractiveSummarizer
+from compact.summarizers.extraction.blocks import read_blocks
 from compact.summarizers.extraction.pasted_text import split_pasted
 
 from tests.summary_session import Session
@@ -116,3 +117,19 @@ def test_headings_and_lists_are_the_users():
     """A plan in Markdown is not code."""
     plan = "# Plan\n\nKeep the old names.\n\n## Steps\n- Never rename a table.\n- Add the index."
     assert split_pasted(plan) == ((plan, False),)
+
+
+def test_text_after_a_block_of_code_is_what_the_user_wrote():
+    """Lines of code that look pasted by themselves do not end the block around them."""
+    plan = (
+        "Implement this plan.\n\n```go\n// Run starts the review.\nfunc Run() {}\n```\n\n"
+        "- **Large diffs**: Truncate the diff at 100KB, and never drop a file.\n\n```json\n{}\n```\nUse the cache."
+    )
+    kinds = {line: block.kind for block in read_blocks([Message("user", plan)]) for line in block.lines}
+    assert kinds == {
+        "Implement this plan.": "user",
+        "// Run starts the review.": "pasted",
+        "func Run() {}": "pasted",
+        "**Large diffs**: Truncate the diff at 100KB, and never drop a file.": "user",
+        "Use the cache.": "user",
+    }

@@ -42,7 +42,8 @@ _OUTPUT: Final = (
     r"|^(?:hint: |E {3}).*$"
 )
 _CODE: Final = (
-    r"^<<<<<<< SEARCH$(?:\n(?!<<<<<<< SEARCH).*)*?\n>>>>>>> REPLACE$"
+    r"^[ \t]*```.*$(?:\n(?![ \t]*```).*)*\n[ \t]*```[ \t]*$"
+    r"|^<<<<<<< SEARCH$(?:\n(?!<<<<<<< SEARCH).*)*?\n>>>>>>> REPLACE$"
     r"|^diff --git .*$(?:\n(?:[-+ @\\]|index |new |old |deleted |similarity |rename |Binary ).*$)*"
     r"|^[ \t]*#(?: .*)?$(?:\n[ \t]*#(?: .*)?$)+"  # Headings do not follow each other.
     r"|^[ \t]*(?://|[-+](?: {4}|\t)|\d+[│█]).*$"
