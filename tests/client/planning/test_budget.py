@@ -107,7 +107,7 @@ def test_a_summary_leaves_no_space_for_calls_that_never_fit(median, expected_spa
     assert limits.soft_limit_tokens == (7_360 if expected_space else 7_920)
 
 
-@pytest.mark.parametrize(("pinned", "summary", "ceiling"), [(0, 0, 3_600), (4_000, 0, 5_800), (4_000, 1_200, 6_000)])
+@pytest.mark.parametrize(("pinned", "summary", "ceiling"), [(0, 0, 4_800), (3_000, 0, 6_000), (2_000, 2_400, 6_000)])
 def test_a_large_system_prompt_leaves_the_summary_its_share_of_the_rest(pinned, summary, ceiling):
     """Space for later calls is at most a share of what instructions leave, and an existing summary keeps its length."""
     limits = limits_for(CompactPolicy(hard_cap_buffer=0), 8_000, 6_800, growth_tokens=1_000.0)

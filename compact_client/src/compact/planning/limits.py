@@ -15,7 +15,7 @@ _FIRST_SOFT_LIMIT_PCT = 0.99
 _TARGET_OF_TRIGGER_PCT = 0.7
 # Share of the space beside instructions and pinned messages that a request may always fill. Reserving more of it for
 # later calls would cost too much memory.
-_MIN_CEILING_PCT = 0.45
+_MIN_CEILING_PCT = 0.6
 
 
 @dataclass(frozen=True, slots=True)
