@@ -11,6 +11,7 @@ from compact.summarizers.extraction.blocks import Block, argument_names
 from compact.summarizers.extraction.entities import find_entities
 from compact.summarizers.extraction.entity_names import name_candidates
 from compact.summarizers.extraction.span_index import SpanIndex
+from compact.summary.entries import Entity
 
 from tests.summary_session import Session
 
@@ -182,7 +183,7 @@ def test_the_names_of_arguments_that_no_line_shows_are_listed():
     """The line of an edit is its change, and that of a to-do list is its plan."""
     todos = [{"content": "Fix the parser", "status": "in_progress", "activeForm": "Fixing the parser"}]
     session = Session("Fix the parser in src/parser.py.")
-    session.call("edit", "ok", path="src/parser.py", oldText="a = 1", newText="a = 2")
+    session.call("edit", "ok", path="src/parser.py", oldText="a = 1", newText="a = 2", Detection="", Scope="")
     session.call("TodoWrite", "ok", todos=todos).call("view", "a = 2", path="src/parser.py", view_range=[1, 9])
     names = _names(session, "tool arguments")
     assert names == {"oldText", "newText", "activeForm", "view_range"}  # The plan shows `in_progress`.
@@ -201,3 +202,13 @@ def test_names_in_deeply_nested_arguments_are_left_out():
         value = {"level_name": [value]}
     call = ToolCall("c1", "store", json.dumps(value))
     assert argument_names(call) == ("level_name",)
+
+
+@pytest.mark.parametrize(("role", "kind"), [("said tool arguments", "argument"), ("shown record fields", "field")])
+def test_the_names_of_arguments_and_fields_stay_such_in_the_next_summary(role, kind):
+    """They do not become symbols of code, which an earlier summary keeps in any case."""
+    index = SpanIndex(continues_summary=True)
+    entry = Entity("total_baggages", role)
+    index.add([Block(("total_baggages",), "prose", (), 0, entry=entry, field="entities")])
+    assert [usage.type for usage in index.usages] == [kind]
+    assert not index.required_entities()

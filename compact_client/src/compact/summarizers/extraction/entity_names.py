@@ -12,7 +12,7 @@ from typing import Final
 
 from compact.summarizers.extraction.blocks import Block
 from compact.summarizers.extraction.entity_usage import CHARS_PER_TOKEN, EntityUsage
-from compact.summarizers.extraction.span_index import NUMBER_TYPES, Candidate, SpanIndex
+from compact.summarizers.extraction.span_index import ARGUMENT_LABEL, FIELD_LABEL, NUMBER_TYPES, Candidate, SpanIndex
 from compact.summary.entries import Entity
 from compact.summary.renderer import PHRASE_END, SAID, SHOWN
 
@@ -45,8 +45,8 @@ ROLE_LABELS: Final = {
     "option": "command options",
     "ident": "code symbols",
     "dotted": "code symbols",
-    "field": "record fields",
-    "argument": "tool arguments",
+    "field": FIELD_LABEL,
+    "argument": ARGUMENT_LABEL,
     "acronym": "abbreviations",
     "name": "names and titles",
     "quoted": "quoted texts",

@@ -25,7 +25,7 @@ from compact.summarizers.extraction.entity_usage import CHARS_PER_TOKEN, EntityU
 from compact.summarizers.extraction.line_classifier import is_instruction, summary_field
 from compact.summarizers.extraction.records.record_state import FIRST_LINE_VALUE
 from compact.summarizers.extraction.text_cache import TextCache
-from compact.summary.entries import Mentions
+from compact.summary.entries import Entity, Entry, Mentions
 from compact.summary.record_tree import shown_text
 from compact.summary.renderer import USER_PREFIX
 
@@ -91,6 +91,10 @@ _VERBATIM_NAMES: Final = "branch code date email error file hex id money path ti
 _VERBATIM_TYPES: Final = frozenset(_VERBATIM_NAMES.split())
 _KEPT_TYPES: Final = frozenset({"ident", "quoted", "flag", "name"})
 _WORD_TYPES: Final = frozenset({"acronym", "name", "num", "unit"})
+# The labels of names whose type only their source shows.
+ARGUMENT_LABEL: Final = "tool arguments"
+FIELD_LABEL: Final = "record fields"
+_TYPES_BY_LABEL: Final = {ARGUMENT_LABEL: "argument", FIELD_LABEL: "field"}
 # Numbers mean nothing without the text around them.
 NUMBER_TYPES: Final = frozenset({"num", "unit"})
 
@@ -360,7 +364,7 @@ class SpanIndex:
             if entities is None:
                 self._entity_ids.line = text
                 shown = shown_text(text, parent) if parent else text
-                mentions = _name_mentions(text) if is_name else _mentions(shown, kind)
+                mentions = _name_mentions(text, block.entry) if is_name else _mentions(shown, kind)
                 entities = known[text] = tuple(dict.fromkeys(map(entity_id, mentions)))
             repeated: list[int] = []
             for entity in entities:
@@ -420,9 +424,12 @@ def _field_bonus(field: str, *, is_kept: bool) -> float:
     return bonus * _STABLE_BONUS if is_kept and field in _STABLE_FIELDS else bonus
 
 
-def _name_mentions(name: str) -> tuple[Mention, ...]:
+def _name_mentions(name: str, entry: Entry | None) -> tuple[Mention, ...]:
     """Return the mentions in a bare name. Without its quotation marks, a quoted text is only its key."""
     mentions = find_entities(name)
+    label = entry.role.partition(" ")[2] if isinstance(entry, Entity) else ""
+    if kind := _TYPES_BY_LABEL.get(label):
+        return tuple((key, kind) for key, _ in mentions)
     key = name.lower()
     return mentions if any(known == key for known, _ in mentions) else ((key, "quoted"), *mentions)
 

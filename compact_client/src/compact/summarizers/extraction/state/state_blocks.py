@@ -118,7 +118,7 @@ def argument_blocks(
     for position, message in enumerate(messages):
         names = [name for call in message.tool_calls for name in argument_names(call) if name not in shown[position]]
         if names:
-            yield Block((" ".join(names),), "arguments", (message.id,) if message.id else (), position)
+            yield Block((", ".join(names),), "arguments", (message.id,) if message.id else (), position)
 
 
 def _todo_blocks(todo: TodoList, end: int) -> Iterator[Block]:
