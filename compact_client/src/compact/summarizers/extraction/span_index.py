@@ -58,7 +58,9 @@ FIELD_BONUS: Final[dict[str, float]] = {
     "facts": 0.01,  # ordinary prose, which only fills leftover space
 }
 # Lines of these fields that an earlier summary kept are worth more, so that newer lines do not displace them.
-_STABLE_FIELDS: Final = frozenset({"constraints", "decisions", "milestones", "open_items", "questions", "reports"})
+_STABLE_FIELDS: Final = frozenset(
+    {"constraints", "decisions", "milestones", "open_items", "questions", "reports", "statements"}
+)
 _STABLE_BONUS: Final = 3.5
 _REPEATED_CALL_BONUS: Final = 0.3
 _MAX_LINES_PER_TEMPLATE: Final = 3  # lines that differ only in their numbers and still get the bonus
