@@ -163,6 +163,21 @@ def test_a_protected_result_beside_a_truncated_output_never_reaches_the_summariz
     assert "AX-7731" in read
 
 
+@pytest.mark.parametrize("renderer", RENDERERS)
+def test_what_is_cut_when_an_output_arrives_is_in_the_next_summary(renderer):
+    """The request is below the trigger when the output arrives, so the first compaction comes later."""
+    policy = {"renderer": renderer, "tool_output_share": 0, "tool_output_max_tokens": 200}
+    manager = small_manager(None, BUDGET, 0, policy=policy)
+    messages = [{"role": "user", "content": "Build it."}, *tool_pair(1, LOG)]
+    assert not summaries_in(manager.preflight("s", messages))
+    for number in (2, 3):
+        messages += [{"role": "assistant", "content": "word " * 900}, {"role": "user", "content": "Go on."}]
+        messages += tool_pair(number, "row " * 900)
+    messages += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Why did the build fail?"}]
+    assert "AX-7731" in "".join(summaries_in(manager.preflight("s", messages)))
+    assert manager.remember("s").tokens <= BUDGET
+
+
 def test_an_output_that_leaves_the_window_later_adds_nothing_twice():
     """Its cut part is already in the summary when the whole of it is summarized."""
     manager = small_manager(None, BUDGET, 0)
