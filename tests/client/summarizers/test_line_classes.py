@@ -87,6 +87,12 @@ def test_a_question_is_not_an_instruction(line):
     assert summary_field(line, "user") in ("questions", "requests")
 
 
+def test_a_proposal_of_the_user_stays_an_instruction():
+    """It says how to go on, also if a question follows."""
+    line = "thank you. let's go through each of these - but start with the TTL - do we even need it?"
+    assert summary_field(line, "user") == "constraints"
+
+
 @pytest.mark.parametrize("answer", ["yes, please do", "ok, let's implement this", "yes, let's add it"])
 def test_an_answer_without_its_question_is_neither_a_decision_nor_an_instruction(answer):
     """It stays in the record, below what it answers."""

@@ -271,7 +271,7 @@ class SummaryUpdate:
             summarizer=call.name,
             model=call.model,
             summary=redaction.text(summary.text) if summary.text else None,
-            structured=redaction.tree(replace(retained.summary, reserve=None).to_dict()),
+            structured=redaction.tree(replace(retained.summary, mentions=(), reserve=None).to_dict()),
         )
         return SummaryReport(
             created, self._retention_event(retained), self._lost_instructions(retained), started, ended

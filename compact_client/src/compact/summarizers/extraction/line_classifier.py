@@ -56,7 +56,7 @@ _STANDING: Final = _PhraseMatcher(*_STANDING_PHRASES, substrings=STANDING_SUBSTR
 _CONSTRAINT: Final = _PhraseMatcher(
     *_STANDING_PHRASES,
     "should, requires?, requirement, preference, instead, rather, needs? to, ha(?:s|ve) to(?! do with), limit",
-    "i want, i need, i'?d like",
+    "let'?s, i want, i need, i'?d like",
     "want, would like, use, no need, not more, ok(?:ay)? with",
     substrings=STANDING_SUBSTRINGS,
 )
