@@ -31,6 +31,17 @@ def test_a_list_stays_while_one_of_its_records_has_no_line():
     assert next(record_lines([ORDER, ITEM])) == "- order_id W-118: items(SKU-1, SKU-2), status=open"
 
 
+def test_lines_that_only_list_the_records_below_them_are_shown_once():
+    """Each time an agent reads an order, it may list other items."""
+    lists = [Record(f"order_id W-118: items(SKU-{number})", order=5 + number) for number in (1, 2)]
+    heading, *items = record_lines([*lists, ITEM, OTHER_ITEM])
+    assert heading == "- order_id W-118:"
+    assert items == [" item SKU-1: price=12", " item SKU-2: price=7"]
+    first, *items = record_lines([ORDER, *lists, ITEM, OTHER_ITEM])
+    assert first == "- order_id W-118: status=open"
+    assert items == [" item SKU-1: price=12", " item SKU-2: price=7"]
+
+
 def test_a_parent_without_a_line_is_a_heading():
     assert list(record_lines([ITEM, OTHER_ITEM])) == [
         "- order_id W-118:",

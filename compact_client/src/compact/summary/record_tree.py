@@ -72,7 +72,10 @@ def _tree_lines(subjects: _Subjects, by_parent: dict[str, _Subjects], depth: int
     for subject, lines in subjects.items():
         children = by_parent.pop(subject, {}) if depth < _MAX_DEPTH else {}
         names = {child.partition(" ")[2] for child in children}
-        yield from (f"{_INDENT * depth or '- '}{_without_list(line, names)}" for line in lines)
+        shown = dict.fromkeys(_without_list(line, names) for line in lines)
+        if len(shown) > 1:
+            shown.pop(f"{subject}:", None)
+        yield from (f"{_INDENT * depth or '- '}{line}" for line in shown)
         yield from _tree_lines(children, by_parent, depth + 1)
 
 
