@@ -87,7 +87,8 @@ def _run_rounds(
 
 def _instructions(part: Chat) -> list[str]:
     messages = [Message("user", message["content"]) for message in part if message["role"] == "user"]
-    return [text for block in read_blocks(messages) for text in block.lines if is_instruction(text)]
+    said = (block for block in read_blocks(messages) if block.kind == "user")
+    return [text for block in said for text in block.lines if is_instruction(text)]
 
 
 def _slices(messages: Chat) -> list[Chat]:
