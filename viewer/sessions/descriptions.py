@@ -96,12 +96,13 @@ def describe_session(checks: Iterable[Check], *, provider_count: int = 0) -> str
     if checks and all(check.is_call for check in checks):
         return "No compactions reported. Only model calls were recorded."
     if not compactions:
-        return "No compactions yet."
+        return " ".join(filter(None, ("No compactions yet.", _describe_futile(checks))))
     completed = [check for check in compactions if check.is_completed]
     sentences = (
         _describe_completed(completed),
         _describe_unreported(compactions),
         _describe_failed(compactions),
+        _describe_futile(checks),
         _describe_fallbacks(completed),
         _describe_recoveries(recoveries),
         _describe_retention(completed),
@@ -141,6 +142,11 @@ def _describe_unreported(compactions: list[Check]) -> str:
 def _describe_failed(compactions: list[Check]) -> str:
     failed = sum(check.has_failed for check in compactions)
     return f"{format_count(failed, 'compaction')} failed." if failed else ""
+
+
+def _describe_futile(checks: list[Check]) -> str:
+    futile = sum(check.is_futile for check in checks)
+    return f"{format_count(futile, 'check')} reached the trigger, but there was too little to gain." if futile else ""
 
 
 def _describe_fallbacks(completed: list[Check]) -> str:

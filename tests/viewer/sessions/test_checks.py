@@ -188,7 +188,12 @@ def test_a_check_that_left_the_prompt_as_it_was_is_no_compaction(events: tuple[S
     assert not check.has_failed
     assert check.after is None
     assert describe_check(check) == f"Not compacted: 120 of 128 tokens (93.8%), 11 above the trigger of 109. {reason}"
-    assert describe_session([check]) == "No compactions yet."
+    futile = "1 check reached the trigger, but there was too little to gain."
+    assert describe_session([check]) == f"No compactions yet. {futile}"
+    compacted = SessionChecks([*spans[:2], flat("pruned_messages", 3, tokens_after=40, pruned_count=24)]).timeline()
+    assert describe_session([*compacted, check]) == (
+        f"1 compaction removed 24 messages from the prompt and freed 80 tokens. {futile}"
+    )
 
 
 def test_the_reason_of_another_agent_is_part_of_the_sentence() -> None:
