@@ -7,7 +7,8 @@ import json
 import pytest
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer
-from compact.summarizers.extraction.blocks import Block, argument_names
+from compact.summarizers.extraction.argument_names import argument_names
+from compact.summarizers.extraction.blocks import Block
 from compact.summarizers.extraction.entities import find_entities
 from compact.summarizers.extraction.entity_names import name_candidates
 from compact.summarizers.extraction.span_index import SpanIndex

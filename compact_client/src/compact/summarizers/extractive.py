@@ -11,6 +11,7 @@ from typing import Final
 
 from compact.messages import Message
 from compact.messages.span import SpanReference
+from compact.summarizers.extraction.argument_names import argument_blocks
 from compact.summarizers.extraction.blocks import Block
 from compact.summarizers.extraction.call_runs import number_runs
 from compact.summarizers.extraction.coverage import request_chars
@@ -18,7 +19,7 @@ from compact.summarizers.extraction.entities import find_entities, original_spel
 from compact.summarizers.extraction.line_classifier import is_open_item
 from compact.summarizers.extraction.span_index import SpanIndex
 from compact.summarizers.extraction.state.decision_context import DecisionContexts
-from compact.summarizers.extraction.state.state_blocks import argument_blocks, with_state
+from compact.summarizers.extraction.state.state_blocks import with_state
 from compact.summarizers.extraction.state.todo_list import PLAN_FIELD, TodoList, read_todo_list
 from compact.summarizers.extraction.summary_blocks import earlier_blocks, message_blocks
 from compact.summarizers.extraction.summary_builder import build_summary, estimate_tokens

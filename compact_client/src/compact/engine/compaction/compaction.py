@@ -6,7 +6,7 @@ plan, commit, report. The session's plan changes only with the commit, so a fail
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ from compact.engine.compaction.ledger import (
     prompt_entries,
 )
 from compact.engine.compaction.plan_builder import build_plan
+from compact.engine.compaction.record_events import record_event, warn_of_evicted_results
 from compact.engine.compaction.siblings import Sibling, find_siblings
 from compact.engine.effects import Steps
 from compact.engine.session import Request, Session
@@ -46,10 +47,6 @@ from compact.planning.partition import pin_rules
 from compact.planning.plan import (
     ClearRecord,
     CompactionPlan,
-    CompactionRecord,
-    DropRecord,
-    ExternalizationRecord,
-    SummarizationRecord,
 )
 from compact.planning.trigger import Decision
 from compact.policy import Floor
@@ -59,13 +56,6 @@ if TYPE_CHECKING:
 
 _FIT_ATTEMPTS = 4
 _FIT_MARGIN = 0.97  # aim this far below the budget when a request came out too large
-
-_RECORD_EVENTS: dict[type[CompactionRecord], tuple[type[events.RecordEvent], str]] = {
-    ExternalizationRecord: (events.ExternalizedEvent, "externalize"),
-    SummarizationRecord: (events.SummarizedEvent, "summarize"),
-    ClearRecord: (events.ClearedEvent, "clear"),
-    DropRecord: (events.DroppedEvent, "drop"),
-}
 
 
 class Compaction:
@@ -445,7 +435,7 @@ class Compaction:
         self._report_truncations()
         tokens_by_id = {entry.id: entry.tokens for entry in plan.ledger}
         for record in records:
-            self.check.emit(_record_event(record, tokens_by_id))
+            self.check.emit(record_event(record, tokens_by_id))
         removals = [record for record in records if not isinstance(record, ClearRecord)]
         self.check.emit(
             events.PrunedMessagesEvent(
@@ -475,32 +465,6 @@ class Compaction:
         pinned = sum(len(unit.indices) for unit in self.ladder.draft.partition.pinned)
         summaries = sum((message.id or "").startswith(("summary-v", "span-")) for message in messages)
         return events.LayerCounts(pinned=pinned, summary=summaries, recent=len(messages) - pinned - summaries)
-
-
-def warn_of_evicted_results(check: events.CheckSpan, message_ids: Sequence[str]) -> None:
-    """Warn that non-replayable tool results left the prompt."""
-    if not message_ids:
-        return
-    text = f"{_plural(len(message_ids), 'non-replayable tool result')} did not fit the budget and left the prompt"
-    details = events.MessageDetails(message_ids=list(message_ids))
-    check.emit(events.WarningEvent(severity="high", code="irreplaceable_compacted", message=text, details=details))
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def _record_event(record: CompactionRecord, tokens_by_id: dict[str, int]) -> events.RecordEvent:
-    event, strategy = _RECORD_EVENTS[type(record)]
-    details = events.ArtifactDetails()
-    if isinstance(record, ExternalizationRecord):
-        details = events.ArtifactDetails(artifact_id=record.artifact_id)
-    return event(
-        strategy=strategy,
-        span=events.span_properties(record.span),
-        tokens_freed=sum(tokens_by_id.get(message_id, 0) for message_id in record.span.message_ids),
-        details=details,
-    )
 
 
 def _summary_version(message: Message) -> int:

@@ -36,8 +36,6 @@ FAILED_MARK: Final = " → failed"  # at the end of a call that failed or that t
 _MAX_ROW_CHARS: Final = 400
 _MAX_ARGUMENT_CHARS: Final = 200
 _MAX_ARGUMENT_PREVIEW_CHARS: Final = 80
-_MAX_NAME_CHARS: Final = 30
-_MAX_NAME_DEPTH: Final = 4
 _MAX_UNSPLIT_CHARS: Final = 120
 _SHORT_TEXT_CHARS: Final = 2_000
 _MAX_MESSAGE_CHARS: Final = 400_000  # Only both ends of a longer message are read.
@@ -200,22 +198,6 @@ def _describe_call(name: str, raw: Any) -> tuple[str, LineKind, list[str]]:
 
 
 _describe_short_call = lru_cache(maxsize=4096)(_describe_call)
-
-
-def argument_names(call: ToolCall) -> tuple[str, ...]:
-    """Return the names of a call's arguments and of the fields in them, and the values that are names."""
-    return tuple(dict.fromkeys(_names_in(read_arguments(call.arguments), _MAX_NAME_DEPTH)))
-
-
-def _names_in(value: Any, depth: int) -> Iterator[str]:
-    if isinstance(value, dict):
-        yield from map(str, value)
-        value = list(value.values())
-    if isinstance(value, list):
-        for item in value if depth else ():
-            yield from _names_in(item, depth - 1)
-    elif isinstance(value, str) and len(value) <= _MAX_NAME_CHARS and value.isidentifier():
-        yield value
 
 
 def _argument_lines(arguments: dict[str, Any]) -> tuple[dict[str, str], list[str]]:

@@ -28,7 +28,7 @@ _BY_USER: Final = 0.6
 _IN_LAST_REQUEST: Final = 0.5
 _AS_ARGUMENT: Final = 0.1
 _IN_SEVERAL_MESSAGES: Final = 0.7
-# What a summary kept has proved its worth. Without this, a fact would lose its value in each round.
+# A fact that a summary kept is likely to be needed again. Without this, it would lose its value in each round.
 _KEPT: Final = 1.5
 _SHOWN_ONLY: Final = -1.3  # between -0.7 (service agents) and -1.8 (coding agents)
 _OUTPUT_SIZE: Final = -0.2  # per log thousand characters: short outputs were asked for, long ones were searched

@@ -6,15 +6,14 @@ They replace the lines they are derived from, which describe how it came to be.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
 from compact.messages import Message
+from compact.summarizers.extraction.argument_names import argument_blocks
 from compact.summarizers.extraction.blocks import (
     Block,
-    argument_names,
     collapse_whitespace,
     describe_call,
     removed_lines,
@@ -48,7 +47,6 @@ from compact.summary.entries import FileTouched, OpenItem
 from compact.summary.renderer import USER_PREFIX
 
 _TOOL_TEXT: Final = ("output", "code")
-_CALL_KINDS: Final = ("call", "command", "edit")
 _URL: Final = re.compile(r"https?://(?!localhost|127\.|0\.0\.0\.0)[^\s\"'<>`\\\])}]{4,120}")
 _GREP_PREFIX: Final = re.compile(r"(?:\S*\.\w{1,6})?:?\d+:\s*")
 _MAX_SOURCES: Final = 8
@@ -105,20 +103,6 @@ def with_state(
         records.remove_shown(block)
     yield from records.blocks(all_messages, visible)
     yield from argument_blocks(messages, blocks, replaced_lines=todo_lines)
-
-
-def argument_blocks(
-    messages: Sequence[Message], blocks: Iterable[Block] = (), *, replaced_lines: Container[str] = ()
-) -> Iterator[Block]:
-    """Yield the names in the arguments of calls that the lines of the calls do not show."""
-    shown: defaultdict[int, str] = defaultdict(str)
-    for block in blocks:
-        if block.kind in _CALL_KINDS and block.lines[0] not in replaced_lines:
-            shown[block.position] += f"{block.lines[0]}\n"
-    for position, message in enumerate(messages):
-        names = [name for call in message.tool_calls for name in argument_names(call) if name not in shown[position]]
-        if names:
-            yield Block((", ".join(names),), "arguments", (message.id,) if message.id else (), position)
 
 
 def _todo_blocks(todo: TodoList, end: int) -> Iterator[Block]:
