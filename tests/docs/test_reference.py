@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import compact
@@ -149,10 +150,32 @@ def test_programs_import_only_public_names() -> None:
             assert {name.strip() for name in names.split(",")} <= set(compact.__all__)
 
 
-def test_files_of_the_architecture_tour_exist() -> None:
-    """Every file that docs/ARCHITECTURE.md names is in the repository."""
-    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
-    names = {name for name in code_spans(page) if re.fullmatch(r"[\w/-]+\.(?:py|js|css|html|md)", name)}
+TOUR = ROOT / "docs" / "ARCHITECTURE.md"
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+
+
+def test_files_that_tour_and_decisions_name_exist() -> None:
+    """Every file that docs/ARCHITECTURE.md and docs/decisions/ name is in the repository."""
+    names = {
+        name
+        for page in (TOUR, *DECISIONS)
+        for name in code_spans(page.read_text())
+        if re.fullmatch(r"[\w/-]+\.(?:py|js|css|html|md)", name)
+    }
     assert len(names) > 40
     roots = (ROOT, ROOT / "compact_client" / "src")
     assert [name for name in sorted(names) if not any((root / name).exists() for root in roots)] == []
+
+
+def test_tour_is_short_and_links_every_decision() -> None:
+    """The tour takes ten minutes, because the reasons are in dated records that it links."""
+    lines = TOUR.read_text().splitlines()
+    assert len(lines) <= 150
+    links = {(TOUR.parent / link).resolve() for line in lines for link in re.findall(r"\]\((decisions/[^)]+)\)", line)}
+    assert links == set(DECISIONS)
+
+
+@pytest.mark.parametrize("record", DECISIONS, ids=lambda record: record.stem)
+def test_decision_has_its_date(record: Path) -> None:
+    """A record starts with its title and the day of the decision."""
+    assert re.match(r"# [^\n]+\n\nDecided on 20\d\d-\d\d-\d\d[,.]", record.read_text())
