@@ -3,6 +3,8 @@
 A backup is a folder that is renamed into place once it is complete. It is taken from one database snapshot while the
 server keeps running. A restore refuses to overwrite a database that contains data.
 
+The programs have the version of the server where they are installed, and the next newer one otherwise.
+
     python -m ariadne.runtime.backup save FOLDER [--keep 14]
     python -m ariadne.runtime.backup restore FOLDER/ariadne-20261116T031000Z
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,12 +23,13 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO, Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from ariadne.paths import ROOT
-from ariadne.runtime.postgres import Postgres, PostgresError, client_binary
+from ariadne.runtime.postgres import ClientPrograms, Postgres, PostgresError, client_programs
 
 DUMP = "database.dump"
 FILES = "files"
@@ -51,11 +55,13 @@ def save(folder: Path, *, data_dir: Path, keep: int | None = None) -> Path:
     partial.mkdir(parents=True, mode=0o700)
     try:
         with database(data_dir) as url:
-            _run("pg_dump", url, "--format=custom", "--no-owner", "--file", str(partial / DUMP))
+            _dump(url, partial / DUMP)
         (partial / FILES).mkdir()
         for path in data_dir.iterdir() if data_dir.exists() else ():
             if path.name not in _EXCLUDED:
                 _copy(path, partial / FILES / path.name)
+        for path in partial.rglob("*"):
+            path.chmod(0o700 if path.is_dir() else 0o600)
         partial.rename(finished)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -74,8 +80,7 @@ def restore(backup: Path, *, data_dir: Path) -> None:
             (migrations_table,) = connection.execute("SELECT to_regclass('django_migrations')").fetchone() or (None,)
         if migrations_table is not None:
             raise BackupError("The database already contains data. Restore into an empty database.")
-        # One transaction, so that a failed restore leaves the database empty.
-        _run("pg_restore", url, "--no-owner", "--exit-on-error", "--single-transaction", str(backup / DUMP))
+        _load(url, backup / DUMP)
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("ANALYZE")
     for path in (backup / FILES).iterdir():
@@ -104,26 +109,115 @@ def _is_reachable(server: Postgres) -> bool:
     return True
 
 
-def _run(program: str, url: str, *arguments: str) -> None:
-    """Run a Postgres client program.
+def _dump(url: str, dump: Path) -> None:
+    """Write the database into a file with the `pg_dump` of the server's version, or the next newer one."""
+    with psycopg.connect(url) as connection:
+        server = _server_major(connection)
+    programs = programs_for(server, f"to back up Postgres {server}")
+    command = [str(programs.folder / "pg_dump"), "--format=custom", "--no-owner", "--file", str(dump)]
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(  # noqa: S603 - a Postgres program with fixed arguments
+            command, env=_environment(url), stdout=subprocess.DEVNULL, stderr=errors
+        )
+        _show_progress(process, dump)
+        if process.returncode:
+            errors.seek(0)
+            raise BackupError(f"pg_dump {programs.major} exited with {process.returncode}: {errors.read().strip()}")
+
+
+def _load(url: str, dump: Path) -> None:
+    """Load a dump in one transaction, so that a failed restore leaves the database empty.
+
+    `pg_restore` sets everything that its own version knows, and Postgres 15 and 16 reject `transaction_timeout`. Its
+    output therefore goes through this process, which leaves out settings that the server does not have.
+    """
+    with psycopg.connect(url) as connection:
+        server = _server_major(connection)
+        settings = {name for (name,) in connection.execute("SELECT name FROM pg_settings").fetchall()}
+    origin, writer = _versions(dump)
+    programs = programs_for(writer, f"to read a dump of pg_dump {writer}")
+    versions = f"The backup is from Postgres {origin} and the database is Postgres {server}."
+    if origin > server:
+        sys.stderr.write(f"{versions} Restoring into an older version may fail.\n")
+    with tempfile.TemporaryFile("w+b") as errors:
+        reader = subprocess.Popen(  # noqa: S603 - a Postgres program with fixed arguments
+            [str(programs.folder / "pg_restore"), "--no-owner", "--file=-", str(dump)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        )
+        loader = subprocess.Popen(  # noqa: S603 - a Postgres program with fixed arguments
+            [str(programs.folder / "psql"), "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file=-"],
+            env=_environment(url),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
+        assert reader.stdout is not None
+        assert loader.stdin is not None
+        # The pipe breaks if psql stopped at an error, which it has written down.
+        with contextlib.suppress(BrokenPipeError), reader.stdout, loader.stdin:
+            loader.stdin.write(b"BEGIN;\n")
+            _write_known_settings(reader.stdout, loader.stdin, settings)
+            shutil.copyfileobj(reader.stdout, loader.stdin)
+            # Without COMMIT, psql rolls back at the end of its input.
+            if reader.wait() == 0:
+                loader.stdin.write(b"COMMIT;\n")
+        # Both have to be waited for, whatever the other one returned.
+        if any([loader.wait(), reader.wait()]):
+            errors.seek(0)
+            message = errors.read().decode(errors="replace").strip()
+            raise BackupError(f"The restore failed and changed nothing. {versions}\n{message}")
+
+
+def _write_known_settings(source: IO[bytes], target: IO[bytes], settings: set[str]) -> None:
+    """Copy the head of a dump without the settings that the server does not have, and name those."""
+    for line in source:
+        setting = re.match(rb"SET (\w+) = ", line)
+        if setting and (name := setting[1].decode()) not in settings:
+            sys.stderr.write(f"Left out the setting {name}, which this version of Postgres does not have.\n")
+            continue
+        target.write(line)
+        if line.startswith(b"-- Name: "):
+            return
+
+
+def _versions(dump: Path) -> tuple[int, int]:
+    """Return the major versions of the server that a dump is from, and of the `pg_dump` that wrote it."""
+    newest = client_programs()[-1]
+    result = subprocess.run(  # noqa: S603 - a Postgres program with fixed arguments
+        [str(newest.folder / "pg_restore"), "--list", str(dump)], capture_output=True, text=True, check=False
+    )
+    versions = re.findall(r"Dumped (?:from database|by pg_dump) version: (\d+)", result.stdout)
+    if result.returncode or len(versions) != 2:
+        raise BackupError(f"pg_restore {newest.major} cannot read {dump}: {result.stderr.strip()}")
+    return int(versions[0]), int(versions[1])
+
+
+def _server_major(connection: psycopg.Connection[Any]) -> int:
+    return connection.info.server_version // 10_000
+
+
+def programs_for(major: int, purpose: str) -> ClientPrograms:
+    """Return the oldest installed client programs of version `major` or newer."""
+    installed = client_programs()
+    for programs in installed:
+        if programs.major >= major:
+            return programs
+    raise BackupError(
+        f"postgresql-client-{major} or newer is needed {purpose}, and the newest is {installed[-1].major}."
+    )
+
+
+def _environment(url: str) -> dict[str, str]:
+    """Return the environment of a client program.
 
     The address is passed in the environment because every user of the machine can read command lines.
     """
-    connection = {_ENVIRONMENT[key]: str(value) for key, value in conninfo_to_dict(url).items() if key in _ENVIRONMENT}
-    command = [str(client_binary(program)), *arguments]
-    if program == "pg_restore":
-        command[1:1] = ["--dbname", connection["PGDATABASE"]]
-    with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(  # noqa: S603 - a Postgres program with fixed arguments
-            command, env={**os.environ, **connection}, stdout=subprocess.DEVNULL, stderr=errors
-        )
-        _show_progress(process, program, dump=Path(arguments[-1]))
-        errors.seek(0)
-        if process.returncode:
-            raise BackupError(f"{program} exited with {process.returncode}: {errors.read().strip()}")
+    parts = {key: str(value) for key, value in conninfo_to_dict(url).items()}
+    return {**os.environ, **{variable: parts[key] for key, variable in _ENVIRONMENT.items() if key in parts}}
 
 
-def _show_progress(process: subprocess.Popen[bytes], program: str, *, dump: Path) -> None:
+def _show_progress(process: subprocess.Popen[bytes], dump: Path) -> None:
     """Wait for the program. On a terminal, show the elapsed time and the size of the dump."""
     started_at = time.monotonic()
     while True:
@@ -132,7 +226,7 @@ def _show_progress(process: subprocess.Popen[bytes], program: str, *, dump: Path
             break
         except subprocess.TimeoutExpired:
             size_mb = dump.stat().st_size / 1e6 if dump.exists() else 0.0
-            _draw(f"{program}: {size_mb:,.0f} MB, {time.monotonic() - started_at:.0f} s")
+            _draw(f"pg_dump: {size_mb:,.0f} MB, {time.monotonic() - started_at:.0f} s")
     _draw("")
 
 

@@ -12,6 +12,7 @@ import hashlib
 import importlib.util
 import os
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -34,6 +35,8 @@ START_TIMEOUT_S = 60.0
 # A unix socket path is limited to 107 bytes, and Postgres appends "/.s.PGSQL.5432".
 _SOCKET_DIR_MAX_BYTES = 90
 _LAUNCHER = (sys.executable, "-I", "-S", str(Path(__file__).with_name("launcher.py")))
+# Folders where Debian, Ubuntu and the packages of postgresql.org install the programs of one version.
+_PACKAGED_CLIENTS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
 # Settings for test servers, whose data does not have to survive a crash of the machine.
 THROWAWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
@@ -57,6 +60,8 @@ class Postgres:
 
     data_dir: Path
     options: dict[str, str] = field(default_factory=dict)
+    binaries: Path | None = None
+    """The folder of the programs. Without it, those of the wheel or of PATH."""
     _process: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
@@ -68,7 +73,7 @@ class Postgres:
     def start(self) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self.socket_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        identity = _identity(self.data_dir)
+        identity = _identity(self.data_dir, self.binaries or _binaries())
         for folder in (self.data_dir, self.socket_dir) if identity.uid is not None else ():
             os.chown(folder, identity.uid, identity.gid)  # type: ignore[arg-type]
         if not (self.cluster / "PG_VERSION").exists():
@@ -194,8 +199,7 @@ class _Identity:
         )
 
 
-def _identity(data_dir: Path) -> _Identity:
-    binaries = _binaries()
+def _identity(data_dir: Path, binaries: Path) -> _Identity:
     if os.geteuid() != 0:
         return _Identity(binaries)
     if _namespaces_work():
@@ -219,14 +223,37 @@ def _binaries() -> Path:
     )
 
 
-def client_binary(name: str) -> Path:
-    """Return the path of a Postgres client program (`pg_dump`, `pg_restore`, `psql`) from the wheel or from PATH."""
+@dataclass(frozen=True, order=True, slots=True)
+class ClientPrograms:
+    """A folder with `pg_dump`, `pg_restore` and `psql` of one major version."""
+
+    major: int
+    folder: Path
+
+
+def client_programs() -> list[ClientPrograms]:
+    """Return the installed client programs, oldest version first: those of the wheel, of PATH and of packages."""
+    folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
     with contextlib.suppress(PostgresError):
-        if (path := _binaries() / name).exists():
-            return path
-    if system := shutil.which(name):
-        return Path(system)
-    raise PostgresError(f"{name} was not found. Install postgresql-client in the server's version or newer.")
+        folders.insert(0, _binaries())
+    for pattern in _PACKAGED_CLIENTS:
+        folders += sorted(Path("/").glob(pattern))
+    versions: dict[int, ClientPrograms] = {}
+    for folder in folders:
+        if all((folder / name).exists() for name in ("pg_dump", "pg_restore", "psql")):
+            major = _major_version(folder / "pg_dump")
+            if major is not None:
+                versions.setdefault(major, ClientPrograms(major, folder))
+    if not versions:
+        raise PostgresError("pg_dump was not found. Install postgresql-client in the server's version or newer.")
+    return sorted(versions.values())
+
+
+def _major_version(program: Path) -> int | None:
+    """Return the major version that a program prints, such as `pg_dump (PostgreSQL) 15.20 (Debian 15.20-0)`."""
+    result = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=False)  # noqa: S603
+    match = re.search(r"\) (\d+)", result.stdout)
+    return int(match[1]) if match and result.returncode == 0 else None
 
 
 def _copy_for(binaries: Path, data_dir: Path) -> Path:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psycopg
+import pytest
 from conftest import ServerFactory
 from live_server import ROOT, Server
 from scale.agent import post_events, span, stored_spans
+from scale.older_postgres import older_postgres
 from wait import wait_until
+
+from ariadne.runtime import backup as backup_module
+from ariadne.runtime.postgres import ClientPrograms
 
 
 def backup(*arguments: str, data_dir: Path) -> subprocess.CompletedProcess[str]:
@@ -71,27 +78,105 @@ def test_restore_returns_every_row_and_key(start_server: ServerFactory, tmp_path
     assert "Restore into an empty database" in refused.stderr
 
 
-def test_keep_deletes_older_backups(postgres: object, tmp_path: Path, monkeypatch: object) -> None:
+def test_keep_deletes_older_backups(postgres: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--keep 1` deletes older backups and nothing else in the folder."""
-    from ariadne.runtime import backup as module
-
     folder = tmp_path / "backups"
     (folder / "ariadne-20200101T000000Z").mkdir(parents=True)
     (folder / "mine").mkdir()
-    monkeypatch.setenv("DATABASE_URL", postgres.dsn("postgres"))  # type: ignore[attr-defined]
-    newest = module.save(folder, data_dir=tmp_path / "none", keep=1)
+    monkeypatch.setenv("DATABASE_URL", postgres.dsn("postgres"))
+    newest = backup_module.save(folder, data_dir=tmp_path / "none", keep=1)
     assert sorted(path.name for path in folder.iterdir()) == [newest.name, "mine"]
 
 
-def test_failed_backup_leaves_no_files(tmp_path: Path, monkeypatch: object) -> None:
+def test_failed_backup_leaves_no_files(postgres: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No partial backup remains, and the error contains the message of pg_dump."""
-    from ariadne.runtime import backup as module
-
-    monkeypatch.setenv("DATABASE_URL", "postgresql://ariadne@127.0.0.1:1/none")  # type: ignore[attr-defined]
+    with psycopg.connect(postgres.dsn("postgres"), autocommit=True) as connection:
+        connection.execute("CREATE ROLE outsider LOGIN")
+        connection.execute("CREATE TABLE not_theirs ()")
     try:
-        module.save(tmp_path / "backups", data_dir=tmp_path)
-    except module.BackupError as error:
-        assert "pg_dump exited with 1" in str(error)
-    else:
-        raise AssertionError("the backup should have failed")
+        monkeypatch.setenv("DATABASE_URL", postgres.dsn("postgres").replace("ariadne@", "outsider@"))
+        with pytest.raises(backup_module.BackupError, match="permission denied for table not_theirs"):
+            backup_module.save(tmp_path / "backups", data_dir=tmp_path)
+    finally:
+        with psycopg.connect(postgres.dsn("postgres"), autocommit=True) as connection:
+            connection.execute("DROP TABLE not_theirs")
+            connection.execute("DROP ROLE outsider")
     assert list((tmp_path / "backups").iterdir()) == []
+
+
+@pytest.mark.parametrize("source", ["the same version", "the bundled version"])
+def test_backup_is_restored_on_an_older_server(
+    source: str, tmp_path: Path, postgres: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The bundled pg_restore writes settings that Postgres 15 and 16 do not have. They are left out, by name."""
+    with older_postgres(tmp_path / "older") as older:
+        origin = older if source == "the same version" else postgres
+        origin.create_database("origin")
+        older.create_database("restored")
+        with psycopg.connect(origin.dsn("origin")) as connection:
+            connection.execute("CREATE TABLE note (text text)")
+            # A line of the data that looks like a setting is data.
+            connection.execute("INSERT INTO note VALUES ('SET transaction_timeout = 0;')")
+        # Only the bundled programs, as on a machine without packages.
+        bundled = backup_module.client_programs()[-1]
+        monkeypatch.setattr(backup_module, "client_programs", lambda: [bundled])
+        monkeypatch.setenv("DATABASE_URL", origin.dsn("origin"))
+        saved = backup_module.save(tmp_path / "backups", data_dir=tmp_path / "none")
+        monkeypatch.setenv("DATABASE_URL", older.dsn("restored"))
+        backup_module.restore(saved, data_dir=tmp_path / "data")
+        said = capsys.readouterr().err
+        assert "Left out the setting transaction_timeout" in said
+        assert ("Restoring into an older version may fail" in said) == (origin is postgres)
+        with psycopg.connect(older.dsn("restored")) as connection:
+            assert connection.execute("SELECT text FROM note").fetchall() == [("SET transaction_timeout = 0;",)]
+    if origin is postgres:
+        with psycopg.connect(postgres.dsn("postgres"), autocommit=True) as connection:
+            connection.execute("DROP DATABASE origin")
+
+
+def test_programs_have_the_version_of_the_server(
+    tmp_path: Path, postgres: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest programs that can do it are used. An error names the versions if there are none."""
+    old, same, newer = (ClientPrograms(major, tmp_path / str(major)) for major in (9, 18, 99))
+    monkeypatch.setattr(backup_module, "client_programs", lambda: [old, same, newer])
+    assert backup_module.programs_for(18, "to test") == same
+    monkeypatch.setattr(backup_module, "client_programs", lambda: [old])
+    monkeypatch.setenv("DATABASE_URL", postgres.dsn("postgres"))
+    with pytest.raises(backup_module.BackupError, match=r"postgresql-client-18 or newer is needed .* the newest is 9"):
+        backup_module.save(tmp_path / "backups", data_dir=tmp_path / "none")
+
+
+def test_failed_restore_leaves_the_database_empty(
+    tmp_path: Path, postgres: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged dump is an error that names the versions, and nothing of it stays."""
+    for name in ("damaged", "target"):
+        postgres.create_database(name)
+    with psycopg.connect(postgres.dsn("damaged")) as connection:
+        connection.execute("CREATE TABLE first (text text)")
+        connection.execute("INSERT INTO first SELECT md5(n::text) FROM generate_series(1, 20000) n")
+    monkeypatch.setenv("DATABASE_URL", postgres.dsn("damaged"))
+    saved = backup_module.save(tmp_path / "backups", data_dir=tmp_path / "none")
+    dump = saved / backup_module.DUMP
+    dump.write_bytes(dump.read_bytes()[: dump.stat().st_size // 2])
+    monkeypatch.setenv("DATABASE_URL", postgres.dsn("target"))
+    with pytest.raises(backup_module.BackupError, match=r"changed nothing\. The backup is from Postgres 18"):
+        backup_module.restore(saved, data_dir=tmp_path / "data")
+    with psycopg.connect(postgres.dsn("target")) as connection:
+        assert connection.execute("SELECT to_regclass('first')").fetchone() == (None,)
+    with psycopg.connect(postgres.dsn("postgres"), autocommit=True) as connection:
+        connection.execute("DROP DATABASE damaged")
+        connection.execute("DROP DATABASE target")
+
+
+def test_backup_is_readable_by_its_owner_only(postgres: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files have mode 600 and folders 700, whatever the mode of their source."""
+    data_dir = tmp_path / "data"
+    (data_dir / "keys").mkdir(parents=True, mode=0o755)
+    (data_dir / "keys" / "signing.key").write_text("secret")
+    (data_dir / "keys" / "signing.key").chmod(0o644)
+    monkeypatch.setenv("DATABASE_URL", postgres.dsn("postgres"))
+    saved = backup_module.save(tmp_path / "backups", data_dir=data_dir)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (saved, *saved.rglob("*"))}
+    assert modes == {saved.name: 0o700, "database.dump": 0o600, "files": 0o700, "keys": 0o700, "signing.key": 0o600}
