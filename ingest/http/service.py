@@ -26,6 +26,7 @@ from ingest.http.limits import MemoryLimit, RateLimit
 from ingest.storage import retention
 from ingest.storage.database.connections import address
 from ingest.storage.database.db_probe import DatabaseProbe
+from ingest.storage.database.write_check import WriteCheck
 from ingest.storage.writer import Writer
 
 logger = logging.getLogger("ariadne.ingest")
@@ -43,6 +44,7 @@ class Service:
         self.database = address()
         self.writer = Writer(is_decoding=lambda: self.decode_pool.is_busy)
         self.probe = DatabaseProbe(on_unavailable=self.writer.fail_pending)
+        self.write_check = WriteCheck()
         self.keys = KeyCache(self._find_key)
         self.event_rate = RateLimit(settings.INGEST_KEY_EVENTS_PER_S, "events")
         self.project_rate = RateLimit(settings.INGEST_PROJECT_EVENTS_PER_S, "events", owner="project")
@@ -92,6 +94,7 @@ class Service:
         self._maintenance_task.cancel()
         await self.decode_pool.close()
         await self.writer.close()
+        await self.write_check.close()
         await self.probe.close()
 
 

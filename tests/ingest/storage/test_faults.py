@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from wait import wait_until
 
 from ..faults import Fault, Senders, Stack, check, get, kill_postgres, kill_web, running, span
 
@@ -78,6 +79,23 @@ def test_pages_fail_fast_while_the_database_hangs(stack: Stack) -> None:
         stack.stall_postgres(False)
     stack.wait_until_ready()
     assert get_sessions(stack)[0] == 401
+
+
+def test_a_read_only_database_is_not_ready(stack: Stack) -> None:
+    """As after a failover to a standby. /readyz gives the reason, and recovers."""
+    stack.wait_until_ready()
+    with stack.connect() as database:
+        database.execute("SET default_transaction_read_only = off")
+        database.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+        try:
+            database.execute("SELECT pg_reload_conf()")
+            assert wait_until(lambda: get(stack.port, "/readyz")[0] == 503)
+            body = json.loads(get(stack.port, "/readyz")[1])
+            assert (body["ready"], body["database"], body["channel_layer"]) == (False, "read-only", "ok")
+        finally:
+            database.execute("ALTER SYSTEM RESET default_transaction_read_only")
+            database.execute("SELECT pg_reload_conf()")
+    stack.wait_until_ready()
 
 
 def get_sessions(stack: Stack) -> tuple[int, str | None]:

@@ -1,0 +1,71 @@
+"""The write check of /readyz."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from ingest.storage.database import write_check
+from ingest.storage.database.connections import connect
+from ingest.storage.database.write_check import WriteCheck
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.asyncio
+async def test_many_requests_are_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred requests at once, and those of the next second, cost one transaction and leave no rows."""
+    check = WriteCheck()
+    try:
+        assert {result.reason for result in await asyncio.gather(*(check.result() for _ in range(100)))} == {""}
+        probe = await connect(application="test")
+        find = "SELECT backend_xid, xact_start, state_change FROM pg_stat_activity WHERE application_name = %s"
+        before = await (await probe.execute(find, ("ariadne-ready",))).fetchone()
+        await check.result()
+        assert await (await probe.execute(find, ("ariadne-ready",))).fetchone() == before
+        monkeypatch.setattr(write_check, "CACHE_S", 0.0)
+        assert (await check.result()).reason == ""
+        assert await (await probe.execute(find, ("ariadne-ready",))).fetchone() != before
+        await probe.close()
+    finally:
+        await check.close()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (errors.DiskFull("could not extend file"), "disk full"),
+        (errors.TooManyConnections("sorry"), "no free connection"),
+        (psycopg.OperationalError("refused"), "unavailable"),
+        (ValueError("odd"), "ValueError"),
+    ],
+)
+async def test_the_reason_is_named(error: Exception, reason: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The answer and one line of the log name the reason. Its message stays private."""
+
+    async def fail(**_: Any) -> Any:
+        raise error
+
+    check = WriteCheck(open_connection=fail)
+    try:
+        assert [(await check.result()).reason for _ in range(3)] == [reason] * 3
+        assert [record.getMessage() for record in caplog.records] == [f"writes_fail reason={reason!r}"]
+    finally:
+        await check.close()
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_does_not_answer_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check does not wait for it, and neither does closing."""
+
+    async def hang(**_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(write_check, "_TIMEOUT_S", 0.05)
+    check = WriteCheck(open_connection=hang)
+    assert (await check.result()).reason == "timeout"
+    await check.close()
