@@ -8,6 +8,14 @@ RUN /venv/bin/pip install --no-cache-dir --require-hashes --requirement requirem
 COPY compact_client compact_client
 RUN /venv/bin/pip install --no-cache-dir --no-deps --no-build-isolation ./compact_client
 
+FROM node:24-bookworm-slim AS pages
+WORKDIR /src
+COPY package.json package-lock.json ./
+RUN npm ci --no-audit --no-fund
+COPY tools/bundle.mjs tools/bundle.mjs
+COPY static static
+RUN node tools/bundle.mjs static build/static
+
 FROM python:3.12-slim-bookworm
 RUN useradd --system --uid 10001 --user-group --home-dir /data --shell /usr/sbin/nologin ariadne \
  && install -d -o ariadne -g ariadne -m 700 /data
@@ -18,7 +26,7 @@ COPY ariadne ariadne
 COPY ingest ingest
 COPY viewer viewer
 COPY templates templates
-COPY static static
+COPY --from=pages /src/build/static static
 # The root is read-only at run time. Without this, every start and every health check would compile again.
 RUN python -m compileall -q .
 ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 DATA_DIR=/data

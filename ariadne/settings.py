@@ -195,7 +195,6 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "django_permissions_policy.PermissionsPolicyMiddleware",
     "viewer.middleware.page_defaults",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
     "ariadne.runtime.db_middleware.reject_while_database_is_down",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -226,15 +225,11 @@ TEMPLATES = [
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 STATIC_URL = "/static/"
-STATIC_ROOT = DATA_DIR / "static"
-with contextlib.suppress(OSError):  # a read-only DATA_DIR was filled by another process
-    STATIC_ROOT.mkdir(parents=True, exist_ok=True)
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "ariadne.staticfiles.HashedStorage"},
+    "staticfiles": {"BACKEND": "ariadne.runtime.static_files.VersionedStorage"},
 }
 STATICFILES_DIRS = [PAGES / "static"]
-WHITENOISE_USE_FINDERS = True
 
 LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"
@@ -275,7 +270,7 @@ PERMISSIONS_POLICY: dict[str, list[str]] = {
     name: [] for name in ("camera", "microphone", "geolocation", "payment", "usb", "browsing-topics")
 }
 # Scripts that must run before the first paint are part of the page. Nothing else inline is allowed.
-INLINE_SCRIPTS = {name: (PAGES / "static" / "js" / f"{name}.js").read_text() for name in ("theme", "first-paint")}
+INLINE_SCRIPTS = {name: (PAGES / f"static/js/inline/{name}.js").read_text() for name in ("theme", "first-paint")}
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [NONE],

@@ -1,7 +1,7 @@
 """Start a server for a test in the same way as `make up`.
 
-A new server spends most of its start on initdb, migrations, static files and password hashes. `prepare` does the first
-three once per test run, and a server that gets this folder starts from a copy of it, with fast password hashes.
+A new server spends most of its start on initdb, migrations and password hashes. `prepare` does the first two once per
+test run, and a server that gets this folder starts from a copy of it, with fast password hashes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ _PREPARE = """
 import django
 django.setup()
 from django.core.management import call_command
-from ariadne.staticfiles import collect
 call_command("migrate", verbosity=0)
-collect()
 """
 # A test can kill a process, but not the machine.
 _WITHOUT_SYNC = "\nfsync = off\nfull_page_writes = off\n"
@@ -69,7 +67,7 @@ class Server:
 
 
 def prepare(folder: Path) -> None:
-    """Create a data directory with a migrated database and collected static files, without rows and secrets."""
+    """Create a data directory with a migrated database, without rows and secrets."""
     from ariadne.runtime.postgres import THROWAWAY, Postgres
 
     with Postgres(folder, options=THROWAWAY).run() as database_url:
@@ -82,8 +80,7 @@ def copy_prepared(prepared: Path, data_dir: Path) -> None:
     data_dir.mkdir(parents=True, exist_ok=True)
     if not (data_dir / "postgres").exists():
         # Unlike shutil, cp keeps the owner, which Postgres checks.
-        parts = [str(prepared / name) for name in ("postgres", "static")]
-        subprocess.run(["cp", "-Rp", *parts, str(data_dir)], check=True)
+        subprocess.run(["cp", "-Rp", str(prepared / "postgres"), str(data_dir)], check=True)
 
 
 @contextmanager

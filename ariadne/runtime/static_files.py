@@ -1,31 +1,65 @@
-"""Serve collected static files in front of Django.
+"""Serve the static files of this version in front of Django.
 
-A page loads some sixty small files. Django's middleware takes several milliseconds for each of them, and this takes a
-fraction of one. Only files with a hash in their name are served here. They never change, so they are kept in memory and
-browsers keep them for a year. All other requests go on to Django.
+The address of a file contains a digest of all files: `/static/DIGEST/js/app.js`. Relative imports and `url(…)` stay in
+one version, and browsers keep each file for a year, whether it is a module of a checkout or a bundle of the wheel.
+Django's middleware takes several milliseconds per file, and this takes a fraction of one.
 """
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import mimetypes
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.contrib.staticfiles.storage import staticfiles_storage
+from django.contrib.staticfiles.finders import get_finders
+from django.contrib.staticfiles.storage import StaticFilesStorage
+from django.utils.functional import cached_property
 
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".woff2": "font/woff2"}
+_COMPRESSED = {".js", ".css", ".svg", ".map"}
 _METHODS = {"GET", "HEAD"}
+# The browsable API is disabled, so its files are not served.
+_UNUSED = ["rest_framework"]
 Headers = list[tuple[bytes, bytes]]
 
 
+class VersionedStorage(StaticFilesStorage):
+    """The addresses of static files. `{% static %}` asks this storage."""
+
+    @cached_property
+    def base_url(self) -> str:
+        return f"{settings.STATIC_URL}{version()}/"
+
+
+@cache
+def static_files() -> dict[str, Path]:
+    """Return the static files of all applications by name. As in Django, the first file with a name wins."""
+    files: dict[str, Path] = {}
+    for finder in get_finders():
+        for name, storage in finder.list(_UNUSED):
+            files.setdefault(name, Path(storage.path(name)))
+    return files
+
+
+@cache
+def version() -> str:
+    """Return a digest of all static files, which is the same on all machines with the same files."""
+    digest = hashlib.sha256()
+    for name, path in sorted(static_files().items()):
+        digest.update(f"{name}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:12]
+
+
 class StaticFiles:
-    """An ASGI application that serves hashed files and passes other requests on."""
+    """An ASGI application that serves static files and passes other requests on."""
 
     def __init__(self, application: Any) -> None:
         self._application = application
-        self._names: frozenset[str] | None = None
-        self._files: dict[tuple[str, bool], tuple[Headers, bytes]] = {}
+        self._bodies: dict[tuple[str, bool], tuple[Headers, bytes]] = {}
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         response = self._respond(scope)
@@ -40,38 +74,26 @@ class StaticFiles:
         path: str = scope["path"]
         if not path.startswith(settings.STATIC_URL) or scope["method"] not in _METHODS:
             return None
-        # Django redirects plain HTTP in production.
-        if getattr(settings, "SECURE_SSL_REDIRECT", False):
-            return None
-        name = path[len(settings.STATIC_URL) :]
-        if self._names is None:
-            self._names = frozenset(getattr(staticfiles_storage, "hashed_files", {}).values())
-        if name not in self._names:
+        requested, _, name = path[len(settings.STATIC_URL) :].partition("/")
+        if name not in static_files():
             return None
         accepts_gzip = any(key == b"accept-encoding" and b"gzip" in value for key, value in scope["headers"])
-        return self._read(name, accepts_gzip=accepts_gzip)
-
-    def _read(self, name: str, *, accepts_gzip: bool) -> tuple[Headers, bytes] | None:
-        known = self._files.get((name, accepts_gzip))
-        if known is None:
-            known = _load(Path(settings.STATIC_ROOT) / name, accepts_gzip=accepts_gzip)
-            if known is not None:
-                self._files[name, accepts_gzip] = known
-        return known
+        if (name, accepts_gzip) not in self._bodies:
+            self._bodies[name, accepts_gzip] = _load(static_files()[name], accepts_gzip=accepts_gzip)
+        headers, body = self._bodies[name, accepts_gzip]
+        # During an upgrade, a page of one version may ask a process of another. The browser must not keep that answer.
+        caching = b"max-age=31536000, public, immutable" if requested == version() else b"no-store"
+        return [*headers, (b"cache-control", caching)], body
 
 
-def _load(path: Path, *, accepts_gzip: bool) -> tuple[Headers, bytes] | None:
-    compressed = path.with_name(f"{path.name}.gz")
-    is_gzip = accepts_gzip and compressed.exists()
-    try:
-        body = (compressed if is_gzip else path).read_bytes()
-    except OSError:
-        return None
-    content_type = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+def _load(path: Path, *, accepts_gzip: bool) -> tuple[Headers, bytes]:
+    body = path.read_bytes()
+    is_gzip = accepts_gzip and path.suffix in _COMPRESSED
+    if is_gzip:
+        body = gzip.compress(body, 6, mtime=0)
     headers = {
-        "Content-Type": content_type,
+        "Content-Type": _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream",
         "Content-Length": str(len(body)),
-        "Cache-Control": "max-age=31536000, public, immutable",
         "Vary": "Accept-Encoding",
         "X-Content-Type-Options": "nosniff",
         "Access-Control-Allow-Origin": "*",

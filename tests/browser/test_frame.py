@@ -62,20 +62,32 @@ def test_rows_and_compactions_have_keys_on_the_pages_that_list_them(sign_in: Sig
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("Next compaction")
 
 
-def test_page_has_one_stylesheet_and_one_script(sign_in: SignIn, compacted_session: str) -> None:
+def test_browsers_keep_all_scripts_and_styles_of_a_page(sign_in: SignIn, compacted_session: str) -> None:
+    """A page names one stylesheet and one script. They and what they import are asked for once."""
     page = sign_in("operator")
     for path in ("/", f"/sessions/{compacted_session}/", f"/sessions/{compacted_session}/compactions/1/"):
-        page.goto(path)
+        with page.expect_response(re.compile(r"/static/.*/js/pages/")) as script:
+            page.goto(path)
         page.wait_for_load_state("networkidle")
-        assert page.locator("link[rel=stylesheet]").count() == 1
-        scripts = page.evaluate("[...document.querySelectorAll('script[src]')].map((element) => element.src)")
-        prefetched = page.evaluate("[...document.querySelectorAll('link[rel=prefetch]')].map((link) => link.href)")
-        names = page.evaluate("performance.getEntriesByType('resource').map((entry) => entry.name)")
-        assert len(scripts) == 1
-        assert {name for name in names if name.endswith(".js")} <= {*scripts, *prefetched}
-        response = page.request.get(scripts[0])
-        assert "immutable" in response.headers["cache-control"]
-        assert response.headers["x-content-type-options"] == "nosniff"
+        assert page.locator("link[rel=stylesheet]").count() == page.locator("script[src]").count() == 1
+        assert "immutable" in script.value.headers["cache-control"]
+        assert script.value.headers["x-content-type-options"] == "nosniff"
+        addresses = page.evaluate("performance.getEntriesByType('resource').map((entry) => entry.name)")
+        versions = {address.split("/static/")[1].split("/")[0] for address in addresses if "/static/" in address}
+        assert versions == {script.value.url.split("/static/")[1].split("/")[0]}
+        page.reload(wait_until="networkidle")
+        loaded = (
+            "performance.getEntriesByType('resource').filter((e) => /static.*(js|css)$/.test(e.name) && e.transferSize)"
+        )
+        assert page.evaluate(f"{loaded}.map((entry) => entry.name)") == []
+
+
+def test_file_of_another_version_is_not_kept(page: Page) -> None:
+    """During an upgrade, a page of one version may ask a process of another."""
+    response = page.request.get("/static/000000000000/js/app.js")
+    assert response.status == 200
+    assert response.headers["cache-control"] == "no-store"
+    assert page.request.get("/static/000000000000/js/missing.js").status == 404
 
 
 def test_silent_session_is_not_running_forever(server: Server, sign_in: SignIn) -> None:

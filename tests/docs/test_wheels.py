@@ -7,8 +7,10 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import urllib.request
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -20,8 +22,8 @@ import ariadne, compact, django, viewer
 django.setup()
 from django.contrib.staticfiles import finders
 from django.template.loader import get_template
-assert get_template("sessions/session_detail.html") and finders.find("js/app.js") and finders.find("css/tokens.css")
-print(*(module.__file__ for module in (ariadne, viewer, compact)), finders.find("js/app.js"), sep="\\n")
+assert get_template("sessions/session_detail.html") and finders.find("css/pages/plain.css")
+print(*(module.__file__ for module in (ariadne, viewer, compact)), finders.find("js/pages/plain.js"), sep="\\n")
 """
 
 
@@ -61,6 +63,34 @@ def installed(distributions: list[Path], tmp_path_factory: pytest.TempPathFactor
     options = ("--quiet", "--no-deps", "--no-index", "--no-compile", "--target", str(site))
     run("-m", "pip", "install", *options, *wheels(distributions), cwd=site)
     return site
+
+
+def names(distribution: Path) -> set[str]:
+    """Return the names of the files of a wheel."""
+    with zipfile.ZipFile(distribution) as wheel:
+        return set(wheel.namelist())
+
+
+def test_wheel_contains_bundles_and_no_modules(distributions: list[Path]) -> None:
+    """Each page has its script, its stylesheet and their source maps, and nothing has to be joined on the server."""
+    scripts = {f"ariadne/static/js/pages/{path.name}" for path in (ROOT / "static/js/pages").iterdir()}
+    styles = {f"ariadne/static/css/pages/{path.name}" for path in (ROOT / "static/css/pages").iterdir()}
+    inline = {f"ariadne/static/js/inline/{path.name}" for path in (ROOT / "static/js/inline").iterdir()}
+    maps = {f"{name}.map" for name in scripts | styles}
+    (server, _) = map(Path, wheels(distributions))
+    contained = {name for name in names(server) if name.startswith(("ariadne/static/js/", "ariadne/static/css/"))}
+    assert contained == scripts | styles | maps | inline
+
+
+def test_wheel_of_an_sdist_needs_no_bundler(distributions: list[Path], tmp_path: Path) -> None:
+    """The sdist contains the bundles, so that a wheel can be built from it without Node.js and without network."""
+    (server,) = (file for file in distributions if file.name.startswith("ariadne_server") and file.suffix == ".gz")
+    with tarfile.open(server) as archive:
+        archive.extractall(tmp_path, filter="data")
+    source = tmp_path / server.name.removesuffix(".tar.gz")
+    run("-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(source), cwd=tmp_path, PATH="")
+    (wheel,) = tmp_path.glob("*.whl")
+    assert names(wheel) == names(Path(wheels(distributions)[0]))
 
 
 def test_distributions_pass_the_checks_of_the_package_index(distributions: list[Path], tmp_path: Path) -> None:

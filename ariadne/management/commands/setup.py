@@ -1,4 +1,4 @@
-"""`manage.py setup`: migrate, collect static files, create missing logins. Safe to run at every start."""
+"""`manage.py setup`: migrate, create missing logins. Safe to run at every start."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError
 
 from ariadne.runtime.first_run import prepare
-from ariadne.staticfiles import collect
 
 
 class Command(BaseCommand):
-    help = "Migrate, collect static files, and create the first project, ingest key and logins if they are missing."
+    help = "Migrate, and create the first project, ingest key and logins if they are missing."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--url", default="http://127.0.0.1:8000", help="the address to write into credentials.json")
@@ -25,7 +24,6 @@ class Command(BaseCommand):
         except OperationalError as error:
             first_line = str(error).splitlines()[0]
             raise CommandError(f"cannot connect to the database: {first_line}. Check DATABASE_URL.") from None
-        collect()
         prepare(settings.DATA_DIR, url)
         if verbosity:
             self.stdout.write(f"Ready. The logins and the ingest key are in {settings.DATA_DIR / 'credentials.json'}")

@@ -72,7 +72,7 @@ def test_pages_fail_fast_while_the_database_hangs(stack: Stack) -> None:
     try:
         for _ in range(2):
             assert get_sessions(stack) == (503, "5")
-        assert get(stack.port, "/static/css/base.css")[0] == 200
+        assert get(stack.port, "/static/version/css/base.css")[0] == 200
         assert get(stack.port, "/readyz")[0] == 503
         assert b"ariadne_ingest_database_connected 0.0" in get(stack.port, "/metrics")[1]
     finally:

@@ -1,0 +1,10 @@
+// @ts-check
+import "../app.js";
+import "../compactions/fate-ledger.js";
+import "../lazy-fragment.js";
+import "../split-pane.js";
+import "../compactions/summary-lines.js";
+import "../compactions/what-if.js";
+import "../compactions/earlier-messages.js";
+import "../comments/comment-thread.js";
+import "../comments/bookmark-star.js";

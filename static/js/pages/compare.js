@@ -1,0 +1,3 @@
+// @ts-check
+import "../app.js";
+import "../sessions/timeline/shared-chart.js";

@@ -1,0 +1,2 @@
+// @ts-check
+import "../app.js";

@@ -1,0 +1,3 @@
+// @ts-check
+import "../app.js";
+import "../live/event-tail.js";
