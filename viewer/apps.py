@@ -18,7 +18,6 @@ class ViewerConfig(AppConfig):
         from viewer.accounts import roles  # noqa: PLC0415
         from viewer.audit import receivers  # noqa: PLC0415
         from viewer.comments.queries import delete_expired  # noqa: PLC0415
-        from viewer.compactions import stored_parts  # noqa: PLC0415
 
         post_migrate.connect(roles.create_missing_groups, sender=self, dispatch_uid="viewer.accounts.roles")
         signals.user_logged_in.connect(receivers.record_login, dispatch_uid="viewer.audit")
@@ -27,4 +26,3 @@ class ViewerConfig(AppConfig):
         user_locked_out.connect(receivers.record_lockout, dispatch_uid="viewer.audit")
         expired.connect(receivers.record_expiry, dispatch_uid="viewer.audit")
         expiring.connect(delete_expired, dispatch_uid="viewer.comments")
-        expiring.connect(stored_parts.delete_expired, dispatch_uid="viewer.compactions")

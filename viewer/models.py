@@ -1,4 +1,4 @@
-"""Project memberships, API tokens, the audit log, prices, alerts, comments, bookmarks and stored parts of pages."""
+"""Project memberships, API tokens, the audit log, prices, alerts, comments and bookmarks."""
 
 from __future__ import annotations
 
@@ -252,31 +252,3 @@ class Bookmark(models.Model):
 
     def __str__(self) -> str:
         return f"{self.session_key} of {self.user}"
-
-
-class CompactionParts(models.Model):
-    """The parts of a compaction's page that depend only on its spans. See `viewer.compactions.stored_parts`.
-
-    There are no foreign keys, because sessions expire in bulk. Only readers with `view_payload` get `content`.
-    """
-
-    pk = models.CompositePrimaryKey("session_key", "number")
-    session_key = models.UUIDField()
-    number = models.PositiveIntegerField()  # of the compaction in its session
-    project_id = models.IntegerField()
-    version = models.CharField(max_length=64)  # a digest of the code and of the spans' versions
-    public = models.BinaryField()
-    content = models.BinaryField()
-
-    def __str__(self) -> str:
-        return f"compaction {self.number} of {self.session_key}"
-
-
-class CompactionArrivals(models.Model):
-    """Progress in a project: the parts of compactions up to this number have been stored."""
-
-    project_id = models.IntegerField(primary_key=True)
-    seq = models.BigIntegerField(default=0)
-
-    def __str__(self) -> str:
-        return f"project {self.project_id} up to {self.seq}"

@@ -28,8 +28,8 @@ from viewer.compactions.ledger import Entry
 from viewer.compactions.lineage import previous_summary, summary_text, version_links
 from viewer.compactions.lost_facts import LostFact, in_sentences, lost_facts, source_ids
 from viewer.compactions.page_parts import FIRST_LINES, ContentParts, LedgerPart, SummaryPart
+from viewer.compactions.parts_cache import read_all_lines, read_parts
 from viewer.compactions.session_replay import CannotPlan, Step
-from viewer.compactions.stored_parts import read_all_lines, read_parts
 from viewer.compactions.what_if import STRATEGIES, Choice, Source, plan_again, replay
 from viewer.costs.session_report import compaction_effect
 from viewer.kinds import ARCHIVAL, RETENTION, SUMMARY

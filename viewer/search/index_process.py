@@ -1,4 +1,4 @@
-"""A process that keeps the search index and stored pages up to date: `python -m viewer.search.index_process`.
+"""A process that keeps the search index up to date: `python -m viewer.search.index_process`.
 
 Splitting texts into words holds the interpreter lock, so in the web process it would delay ingest and pages. The
 process ends when its standard input is closed, which the web process does when it ends.
@@ -24,15 +24,14 @@ if __name__ == "__main__":
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ariadne.settings")
 django.setup()
 
-from viewer.compactions import stored_parts  # noqa: E402 - Django must be set up first
-from viewer.search import indexer  # noqa: E402
+from viewer.search import indexer  # noqa: E402 - Django must be set up first
 
 _IDLE_S, _RETRY_S = 1.0, 5.0
 _log = logging.getLogger("ariadne.search")
 
 
 def run(stop_fd: int) -> None:
-    """Index changes, and store the parts of compaction pages, until `stop_fd` is closed at its other end.
+    """Index changes until `stop_fd` is closed at its other end.
 
     A lock in the database lets one process write. While there is a backlog, it works at most half of the time, so that
     ingest and pages keep the CPU.
@@ -41,7 +40,6 @@ def run(stop_fd: int) -> None:
     while not select.select([stop_fd], [], [], pause_s)[0]:
         began = time.monotonic()
         try:
-            stored_parts.store_arrivals()
             has_more = indexer.run_once()
             pause_s = time.monotonic() - began if has_more else _IDLE_S
         except Exception as error:  # the process goes on after any failure of the database

@@ -5,8 +5,6 @@ from __future__ import annotations
 import httpx
 import psutil
 import psycopg
-from agent_session import play
-from agent_session import send as send_events
 from conftest import ServerFactory
 
 from tests.live_server import Server
@@ -46,18 +44,3 @@ def test_a_killed_index_process_is_replaced_and_ends_with_the_server(start_serve
     (process,) = index_processes(server)
     server.stop()
     assert wait_until(lambda: not process.is_running())
-
-
-def test_the_process_stores_the_parts_of_a_compaction_page(start_server: ServerFactory) -> None:
-    """The page has not been opened. Sessions without a compaction have no parts."""
-    server = start_server()
-    send_events(server.ingest_url, server.ingest_key, [*play("compacted", turns=18), *play("short", turns=2)])
-    query = "SELECT session_id, number FROM viewer_compactionparts JOIN ingest_session USING (session_key) ORDER BY 2"
-
-    def stored_pages() -> list[tuple[str, int]]:
-        with psycopg.connect(server.database_url, autocommit=True) as connection:
-            return connection.execute(query).fetchall()
-
-    assert wait_until(stored_pages)
-    assert wait_until(lambda: is_indexed(server, "short"))
-    assert stored_pages() == [("compacted", 1)]
