@@ -42,8 +42,10 @@ _LONG = (
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Start long files first, so that no worker is still busy with one when the others have finished."""
+    if config.option.seed is not None:
+        return  # tests/random_order.py chooses the order
 
     def place(item: pytest.Item) -> int:
         return next((place for place, start in enumerate(_LONG) if item.nodeid.startswith(start)), len(_LONG))

@@ -28,12 +28,6 @@ pytestmark = pytest.mark.django_db
 TABLES = ("viewer_auditentry", "ingest_chainlink", "ingest_transcript", "ingest_content")
 
 
-@pytest.fixture(autouse=True)
-def data_dir(settings, tmp_path: Path) -> Path:
-    settings.DATA_DIR = tmp_path
-    return tmp_path
-
-
 @pytest.fixture
 def ours() -> Project:
     """A project with three transcripts and ten audit entries."""

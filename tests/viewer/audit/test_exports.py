@@ -6,7 +6,6 @@ import hashlib
 import json
 import zipfile
 from io import BytesIO, StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,12 +26,6 @@ from viewer.models import AuditEntry
 pytestmark = pytest.mark.django_db
 
 SECRET = "sk-proj-abcdefghijklmnopqrstuvwx1234567890"
-
-
-@pytest.fixture(autouse=True)
-def data_dir(settings, tmp_path: Path) -> Path:
-    settings.DATA_DIR = tmp_path
-    return tmp_path
 
 
 @pytest.fixture

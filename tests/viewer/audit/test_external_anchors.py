@@ -99,12 +99,6 @@ def timestamp_url(authority: Path) -> Iterator[str]:
     server.server_close()
 
 
-@pytest.fixture(autouse=True)
-def data_dir(settings, tmp_path: Path) -> Path:
-    settings.DATA_DIR = tmp_path
-    return tmp_path
-
-
 @pytest.fixture
 def stamped(settings, timestamp_url: str, authority: Path) -> None:
     settings.ANCHOR_TIMESTAMP_URL = timestamp_url
