@@ -10,7 +10,6 @@ export DATA_DIR ?= .ariadne
 export DEMO ?= 1
 export PROCESSES ?= 1
 export PYTHONUNBUFFERED := 1
-PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help up test test-client test-matrix test-release dist docs lint format types requirements bench soak lock browser clean
@@ -21,21 +20,22 @@ help: ## list all targets
 up: $(VENV)/.runtime ## start the server on http://127.0.0.1:$(PORT). DEMO=0 starts it empty
 	@exec $(BIN)/python -m ariadne.runtime.up
 
-test: $(VENV)/.dev ## run all tests, with a real Postgres and a real browser
+test: $(VENV)/.dev ## run all tests, with Postgres and a browser. SEED=random shuffles. CI=true forbids second attempts
 	@$(BIN)/python -m tools.browser
 	@# The client tests run once, against the wheel. PYTEST_ARGS selects tests and runs only those.
 	@# Tests often wait for a server or a browser, so three processes keep two cores busy. conftest.py orders the files.
 	@# Tests that fail while three processes share the machine run again, alone. The output shows both attempts.
-	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS) \
+	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(if $(SEED),--seed $(SEED)) $(PYTEST_ARGS) \
 		|| { [ $$? -eq 1 ] && echo "Second attempt of the tests that failed, one at a time:" \
-		&& $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(PYTEST_ARGS); }
+		&& $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(PYTEST_ARGS) \
+		&& { [ -z "$$CI" ] || { echo "With CI set, a test that needs a second attempt is a failure. Its first output is above."; exit 1; }; }; }
 	@$(if $(PYTEST_ARGS),,$(MAKE) --no-print-directory test-client)
 
 test-client: $(VENV)/.dev $(CLIENT_VENV)/.ready ## run the client tests against the built wheel, without Django
 	@rm -rf dist && $(BIN)/python -m build --wheel --no-isolation --outdir dist compact_client >/dev/null
 	@$(CLIENT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/*.whl
 	@! $(CLIENT_VENV)/bin/python -c 'import django' 2>/dev/null || { echo "$(CLIENT_VENV) must not contain Django"; exit 1; }
-	@env -u PYTHONPATH $(CLIENT_VENV)/bin/python -m pytest --numprocesses 2 tests/client --cov --cov-config=compact_client/pyproject.toml --cov-report=term
+	@env -u PYTHONPATH $(CLIENT_VENV)/bin/python -m pytest --numprocesses 2 tests/client $(if $(SEED),--seed $(SEED)) --cov --cov-config=compact_client/pyproject.toml --cov-report=term
 
 test-matrix: $(VENV)/.dev ## test the oldest and newest version of each optional package, which takes minutes
 	@$(BIN)/python -m tools.version_matrix $(MATRIX)
@@ -50,6 +50,10 @@ dist: $(VENV)/.dev ## build wheel and sdist of both distributions into dist/
 
 requirements: $(VENV)/.dev ## print each requirement with its tests and results
 	@$(BIN)/python -m tools.requirements_matrix
+
+# mypy and the documentation site import the settings, which create keys in DATA_DIR.
+lint: export DATA_DIR := .mypy_cache/ariadne
+docs: export DATA_DIR := build/ariadne
 
 lint: $(VENV)/.dev ## check format, rules, types, layers, complexity, words, spelling and JavaScript
 	$(BIN)/ruff format --check .
@@ -88,14 +92,13 @@ $(VENV)/bin/python:
 # The two distributions are installed from the checkout. A lock file cannot contain their hashes.
 $(VENV)/.runtime: requirements/runtime.txt pyproject.toml compact_client/pyproject.toml | $(VENV)/bin/python
 	@echo "Installing locked dependencies …"
-	@$(BIN)/python tools/install.py requirements/runtime.txt
-	@$(PIP) install --quiet --no-deps --no-build-isolation -e compact_client -e .
+	@$(BIN)/python tools/install.py requirements/runtime.txt --editable compact_client .
 	@touch $@
 
 $(CLIENT_VENV)/.ready: requirements/client.txt | $(VENV)/bin/python
 	@$(BIN)/python -m venv $(CLIENT_VENV)
 	@echo "Installing the client's environment …"
-	@$(CLIENT_VENV)/bin/python tools/install.py requirements/client.txt
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(CLIENT_VENV)/bin/python tools/install.py requirements/client.txt
 	@touch $@
 
 $(VENV)/.docs: requirements/docs.txt $(VENV)/.dev

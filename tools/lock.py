@@ -32,6 +32,8 @@ def main() -> None:
     lock("runtime", runtime, constraint=dev_lock)
     client_only = client["project"]["dependencies"] + every_extra + server["dependency-groups"]["client-test"]
     lock("client", client_only, constraint=dev_lock)
+    # For tools/install.py, which gets uv before anything else.
+    lock("uv", [d for d in dev if d.startswith("uv~=")], constraint=dev_lock)
     lock("docs", server["dependency-groups"]["docs"], constraint=dev_lock)
 
 
