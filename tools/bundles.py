@@ -28,11 +28,16 @@ def bundle(source: Path, target: Path) -> None:
 
 
 class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Create `build/static`, which pyproject.toml adds to the distribution."""
+    """Create `build/static` and add it to the distribution. An editable installation uses the modules."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable":
+            return
         is_checkout = (ROOT / "package-lock.json").exists()
-        if version != "editable" and is_checkout:
+        if is_checkout:
             bundle(ROOT / "static", ROOT / "build" / "static")
+        build_data["force_include"]["build/static"] = (
+            "ariadne/static" if self.target_name == "wheel" else "build/static"
+        )
