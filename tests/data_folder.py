@@ -1,7 +1,7 @@
 """Give a test run a data folder of its own, and refuse every access to the one of the checkout.
 
 A pytest plugin that `-p` loads, because Django reads its settings before any conftest.py. The refusal is an audit hook:
-unlike permissions it also holds for root. `python -m tools.untouched` covers the processes that tests start.
+unlike permissions it also holds for root. `python -m tools.folder_guard` covers the processes that tests start.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def test_data_of_the_checkout_is_refused(access, tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(("program", "is_found"), [(WRITE, True), (READ, True), ("pass", False)])
-def test_untouched_finds_what_a_process_reads_and_writes(program: str, is_found: bool, tmp_path: Path) -> None:
+def test_folder_guard_finds_what_a_process_reads_and_writes(program: str, is_found: bool, tmp_path: Path) -> None:
     """`.ci/run` runs all tests under this tool, which also sees the processes that tests start."""
     if program == READ and os.statvfs(tmp_path).f_flag & os.ST_NOATIME:
         is_found = False
@@ -56,7 +56,7 @@ def test_untouched_finds_what_a_process_reads_and_writes(program: str, is_found:
     command = [
         sys.executable,
         "-m",
-        "tools.untouched",
+        "tools.folder_guard",
         str(folder),
         sys.executable,
         "-c",
@@ -69,7 +69,7 @@ def test_untouched_finds_what_a_process_reads_and_writes(program: str, is_found:
     assert f"{folder}/other" not in result.stderr
 
 
-def test_untouched_keeps_the_exit_code_of_the_command(tmp_path: Path) -> None:
+def test_folder_guard_keeps_the_exit_code_of_the_command(tmp_path: Path) -> None:
     """A failed test run fails `.ci/run`."""
-    command = [sys.executable, "-m", "tools.untouched", str(tmp_path), sys.executable, "-c", "raise SystemExit(3)"]
+    command = [sys.executable, "-m", "tools.folder_guard", str(tmp_path), sys.executable, "-c", "raise SystemExit(3)"]
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == 3

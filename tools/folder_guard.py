@@ -1,4 +1,4 @@
-"""Run a command and fail if it read or wrote a folder: `python -m tools.untouched .ariadne make test`.
+"""Run a command and fail if it read or wrote a folder: `python -m tools.folder_guard .ariadne make test`.
 
 Compares sizes and times of all files before and after. Access times are set back first, because file systems usually
 update one only if it is older than the last change. On a file system without access times, only writes are found.
