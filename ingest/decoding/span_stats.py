@@ -44,11 +44,6 @@ class EventStats(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     freed_tokens: int = 0
     cache_lost_tokens: int = 0
 
-    @property
-    def is_trend(self) -> bool:
-        """True if trends count the span."""
-        return self.is_compaction or self.is_fallback or self.is_overflow or self.facts_total > 0
-
 
 NO_EVENT = EventStats()
 

@@ -11,22 +11,25 @@ import uuid
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import Any
 
 from ingest.decoding.labels import Label
 from ingest.decoding.records import Record, Span, Trace
-from ingest.decoding.span_stats import stats_of
-from ingest.decoding.timestamps import to_microseconds
 from ingest.storage import labels, messages, session_assignment
 from ingest.storage.database import copy_rows
 from ingest.storage.database.pg_arrays import encode_array
 from ingest.storage.database.pipeline import Pipeline, Query
 from ingest.storage.figures import trends, usage
-from ingest.storage.figures.aggregates import RESET_SESSION, UPDATE_SESSIONS, SessionDelta, update_parameters
+from ingest.storage.figures.aggregates import (
+    INSERT_SESSIONS,
+    UPDATE_SESSIONS,
+    SessionDelta,
+    update_parameters,
+)
+from ingest.storage.figures.rebuild import read_span, rebuild_session, run_in_pipeline
 from ingest.storage.figures.trends import HourRow
 from ingest.storage.merge import merge, merge_traces
 from ingest.storage.messages import KnownMessages
-from ingest.storage.payloads import DATA, PAYLOAD, decode_data
+from ingest.storage.payloads import DATA, PAYLOAD
 from ingest.storage.session_assignment import SpanGroups
 
 SpanKey = tuple[str, str]
@@ -40,12 +43,6 @@ LOCK_SPACE = 0x41524941
 _LOCK_AND_NEXT_SEQ = "SELECT nextval('ingest_seq') FROM (SELECT pg_advisory_xact_lock(%s, %s)) AS locked"
 _NEXT_SEQ = "SELECT nextval('ingest_seq')"
 _FIND_SESSIONS = "SELECT session_key, day, trend_model FROM ingest_session WHERE session_key = ANY(%s::uuid[])"
-_INSERT_SESSIONS = """
-INSERT INTO ingest_session (session_key, project_id, session_id, day, created_at, last_seq, span_count, running_count,
-  error_count, turn_count, turn_span_count, check_count, compaction_count, fallback_count, model, peak_tokens,
-  window_tokens, trigger_tokens, last_tokens)
-SELECT k, %s, id, %s, now(), %s, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, 0, 0, 0 FROM unnest(%s::uuid[], %s::text[]) t (k, id)
-"""
 _FIND_SPANS = f"""
 SELECT s.trace_id, s.span_id, s.parent_id, s.kind, s.name, s.status, s.started_at, s.ended_at, {DATA}, {PAYLOAD}
 FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
@@ -63,12 +60,6 @@ INSERT INTO ingest_span (session_key, session_day, seq, project_id, trace_id, sp
 SELECT %s, %s, nextval('ingest_seq'), project_id, trace_id, span_id, parent_id, kind, name, status, started_at,
   ended_at, tokens, arguments_hash, data, packed_data, payload, packed_payload FROM gone ON CONFLICT DO NOTHING
 """
-# Everything that aggregates need, which excludes payloads.
-_SESSION_SPANS = f"""
-SELECT trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, {DATA}, NULL
-FROM ingest_span WHERE session_key = %s AND session_day = %s
-"""  # noqa: S608 - a constant
-_TRACE_TIMES = "SELECT started_at, ended_at FROM ingest_trace WHERE session_key = %s"
 _DELETE_EMPTY_SESSIONS = """
 DELETE FROM ingest_session WHERE session_key = ANY(%(keys)s) AND span_count = 0
   AND session_key NOT IN (SELECT session_key FROM ingest_trace WHERE session_key = ANY(%(keys)s))
@@ -229,7 +220,7 @@ def _create_sessions(
 ) -> None:
     if keys:
         ids = encode_array(session_ids[key] for key in keys)
-        pipeline.queue(_INSERT_SESSIONS, (project_id, days[keys[0]], seq, encode_array(keys), ids))
+        pipeline.queue(INSERT_SESSIONS, (project_id, days[keys[0]], seq, encode_array(keys), ids))
 
 
 async def _merge_stored_spans(
@@ -255,7 +246,7 @@ async def _merge_stored_spans(
         delta.add(changed)
         if changed:
             to_insert[key], deltas[key] = changed, delta
-            if replaced or delta.running:
+            if replaced or delta.running_count:
                 result.opened += [(span.trace_id, span.span_id) for span in changed if span.is_running]
     if replaced:
         result.closed = [(span.trace_id, span.span_id) for spans in replaced.values() for span in spans]
@@ -290,7 +281,7 @@ async def _find_stored_spans(
     if not candidates:
         return {}
     (rows,) = await pipeline.fetch((_FIND_SPANS, _key_arrays(candidates, days)))
-    return {(span.trace_id, span.span_id): span for span in map(_from_row, rows)}
+    return {(span.trace_id, span.span_id): span for span in map(read_span, rows)}
 
 
 def _key_arrays(session_spans: SessionSpans, days: Days) -> tuple[list[uuid.UUID], list[date], list[str], list[str]]:
@@ -298,24 +289,6 @@ def _key_arrays(session_spans: SessionSpans, days: Days) -> tuple[list[uuid.UUID
     rows = [(key, days[key], span.trace_id, span.span_id) for key, spans in session_spans.items() for span in spans]
     session_keys, session_days, trace_ids, span_ids = map(list, zip(*rows, strict=True))
     return session_keys, session_days, trace_ids, span_ids
-
-
-def _from_row(row: tuple[Any, ...]) -> Span:
-    trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, data, payload = row
-    return Span(
-        trace_id=trace_id,
-        span_id=span_id,
-        parent_id=parent_id,
-        kind=kind,
-        name=name,
-        status=status,
-        started_us=None if started_at is None else to_microseconds(started_at),
-        ended_us=None if ended_at is None else to_microseconds(ended_at),
-        data=data,
-        payload=payload,
-        session_id=None,
-        stats=stats_of(kind, decode_data(data)),
-    )
 
 
 async def _copy_spans(
@@ -439,23 +412,9 @@ def _update_usage(pipeline: Pipeline, project_id: int, deltas: Deltas) -> None:
 async def _rebuild_aggregates(pipeline: Pipeline, project_id: int, keys: set[uuid.UUID], days: Days) -> int:
     """Aggregate sessions again from their spans and traces. Return a number higher than all of theirs."""
     (((first_seq,),),) = await pipeline.fetch((_NEXT_SEQ, ()))
-    removed = [(model, row.negate()) for _, model, row in await _read_activity(pipeline, keys)]
-    pipeline.queue(trends.DELETE_ACTIVITY, (list(keys),))
-    _add_trends(pipeline, project_id, removed)
     for position, key in enumerate(sorted(keys)):
-        delta = SessionDelta()
-        spans, traces = await pipeline.fetch((_SESSION_SPANS, (key, days[key])), (_TRACE_TIMES, (key,)))
-        delta.add(map(_from_row, spans))
-        for times in traces:
-            delta.extend(*(None if at is None else to_microseconds(at) for at in times))
-        pipeline.queue(RESET_SESSION, (key,))
-        update = (UPDATE_SESSIONS, update_parameters([delta.row(key, first_seq + position)]))
-        updated, removed_usage = await pipeline.fetch(update, (usage.DELETE, (key,)))
-        await _update_trends(pipeline, project_id, {key: delta}, updated)
-        if removed_usage:
-            parameters = usage.add_parameters(project_id, map(usage.negate, removed_usage))
-            pipeline.queue(usage.ADD_HOURLY, parameters)
-        _update_usage(pipeline, project_id, {key: delta})
+        steps = rebuild_session(pipeline.queue, project_id, key, days[key], first_seq + position)
+        await run_in_pipeline(pipeline, steps)
     pipeline.queue(labels.DELETE, (list(keys),))
     (metadata,) = await pipeline.fetch((labels.READ_METADATA, (list(keys),)))
     _add_labels(pipeline, project_id, metadata)

@@ -63,7 +63,7 @@ def figures(projects: Iterable[int], range_name: str, now: datetime) -> list[Fig
     whole = queries.whole(queries.series(projects, period), period)
     recent = whole if period == day else queries.whole(queries.series(projects, day), day)
     total = whole.total
-    share = f" ({format_share(total.facts_kept, total.facts_total)})" if total.facts_total else ""
+    share = f" ({format_share(total['facts_kept'], total['facts_total'])})" if total["facts_total"] else ""
     suffix = f"&range={range_name}" if range_name else ""
 
     def figure(
@@ -82,20 +82,20 @@ def figures(projects: Iterable[int], range_name: str, now: datetime) -> list[Fig
         )
 
     near = format_count(stats.near, "session") + " near the limit" if stats.near else ""
-    is_lossy = FactCount(total.facts_total, total.facts_kept).is_lossy
+    is_lossy = FactCount(total["facts_total"], total["facts_kept"]).is_lossy
     return [
         figure("running", "Running", f"{stats.running:,}", "Sessions with open spans now", "running"),
         figure(
             "compactions",
             "Compactions",
-            f"{total.compactions:,}",
+            f"{total['compactions']:,}",
             "Compactions that agents ran, not those of model providers",
             "compacted",
         ),
         figure(
             "facts",
             "Facts kept",
-            f"{total.facts_kept:,} of {total.facts_total:,}{share}" if total.facts_total else "–",
+            f"{total['facts_kept']:,} of {total['facts_total']:,}{share}" if total["facts_total"] else "–",
             "Facts of removed messages still in the prompt",
             "lossy",
             "warn" if is_lossy else "",
@@ -103,27 +103,27 @@ def figures(projects: Iterable[int], range_name: str, now: datetime) -> list[Fig
         figure(
             "fallbacks",
             "Fallbacks",
-            f"{total.fallbacks:,}",
+            f"{total['fallbacks']:,}",
             "Summaries that failed and used a simpler method",
             "fallback",
-            "warn" if total.fallbacks else "",
+            "warn" if total["fallbacks"] else "",
         ),
         figure(
             "overflows",
             "Overflows",
-            f"{total.overflows:,}",
+            f"{total['overflows']:,}",
             "Prompts that a provider rejected as too long",
             "overflow",
-            "warn" if total.overflows else "",
+            "warn" if total["overflows"] else "",
             near,
         ),
         figure(
             "errors",
             "Errors",
-            f"{total.errors:,}",
+            f"{total['errors']:,}",
             "Failed tool calls, model calls and other spans, without fallbacks",
             "errors",
-            "bad" if total.errors else "",
+            "bad" if total["errors"] else "",
         ),
     ]
 
@@ -175,7 +175,7 @@ def attention(projects: Iterable[int], range_name: str, now: datetime) -> list[A
     else:
         worst = queries.worst_sessions(projects, since, period.until, limit=_PER_METRIC)
     items: dict[UUID, AttentionItem] = {}
-    lossy = [row for row in worst["facts"] if FactCount(row.figures.facts_total, row.figures.facts_kept).is_lossy]
+    lossy = [row for row in worst["facts"] if FactCount(row.figures["facts_total"], row.figures["facts_kept"]).is_lossy]
     turns = _turns([row.session for row in lossy], since)
     for row in lossy:
         item = _item(items, row.session)
@@ -184,12 +184,12 @@ def attention(projects: Iterable[int], range_name: str, now: datetime) -> list[A
         item.weight += 1_000 + row.figures.facts_lost
     for row in worst["errors"]:
         item = _item(items, row.session)
-        item.reasons.append(f"had {format_count(row.figures.errors, 'error')}")
+        item.reasons.append(f"had {format_count(row.figures['errors'], 'error')}")
         item.is_failure = True
-        item.weight += 500 + row.figures.errors
+        item.weight += 500 + row.figures["errors"]
     for metric, text in (("overflows", "overflowed its context"), ("fallbacks", "used a fallback")):
         for row in worst[metric]:
-            count = getattr(row.figures, metric)
+            count = row.figures[metric]
             item = _item(items, row.session)
             item.reasons.append(text if count == 1 else f"{text} {count:,} times")
             item.weight += 100 + count

@@ -164,7 +164,7 @@ def _session_json(row: SessionFigures) -> dict[str, Any]:
         "id": row.session.session_id,
         "key": str(row.session.session_key),
         "url": session_url(row.session),
-        **{name: getattr(row.figures, name) for name in COUNTS},
+        **{name: row.figures[name] for name in COUNTS},
         "cost_usd": float(total) if total is not None else None,
     }
 
@@ -187,7 +187,7 @@ def _series_json(series: Series, starts: list[datetime]) -> dict[str, Any]:
 
 def figures_json(figures: Figures) -> dict[str, Any]:
     return {
-        **{name: getattr(figures, name) for name in COUNTS},
+        **{name: figures[name] for name in COUNTS},
         "facts_kept_p50": figures.facts_kept_p50,
         "facts_kept_worst": figures.facts_kept_worst,
         "cost_usd": None if figures.cost_usd is None else float(figures.cost_usd),

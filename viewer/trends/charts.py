@@ -83,7 +83,7 @@ KINDS = (
         "Compactions",
         "compactions per {bucket}",
         "Times that messages left a prompt. Compactions that a provider makes on its own side are not counted.",
-        lambda figures: figures.compactions,
+        lambda figures: figures["compactions"],
         _count,
         note="run by agents",
     ),
@@ -92,7 +92,7 @@ KINDS = (
         "Tokens freed",
         "tokens per {bucket}",
         "Tokens that compactions removed from prompts.",
-        lambda figures: figures.tokens_freed,
+        lambda figures: figures["tokens_freed"],
         format_short,
     ),
     _Kind(
@@ -100,7 +100,7 @@ KINDS = (
         "Fallbacks",
         "fallbacks per {bucket}",
         "Summaries that failed, so that a simpler method was used.",
-        lambda figures: figures.fallbacks,
+        lambda figures: figures["fallbacks"],
         _count,
         "warn",
     ),
@@ -109,7 +109,7 @@ KINDS = (
         "Overflows",
         "overflows per {bucket}",
         "Prompts that a provider rejected as too long.",
-        lambda figures: figures.overflows,
+        lambda figures: figures["overflows"],
         _count,
         "warn",
     ),
@@ -118,7 +118,7 @@ KINDS = (
         "Errors",
         "failed spans per {bucket}",
         "Failed tool calls, model calls and other spans. Summaries that used a fallback count as fallbacks.",
-        lambda figures: figures.errors,
+        lambda figures: figures["errors"],
         _count,
         "bad",
     ),
@@ -127,7 +127,7 @@ KINDS = (
         "Cache lost",
         "tokens per {bucket}",
         "Cached prompt tokens that compactions invalidated. What is still in the prompt is sent again uncached.",
-        lambda figures: figures.cache_lost_tokens,
+        lambda figures: figures["cache_lost_tokens"],
         format_short,
     ),
     _Kind(
@@ -227,7 +227,7 @@ def _facts_chart(series: Series, axis: _Axis) -> Chart:
         worst, median = point.facts_kept_worst, point.facts_kept_p50
         if worst is None or median is None:
             continue
-        counts = format_counts(point.facts_total, point.facts_kept)
+        counts = format_counts(point["facts_total"], point["facts_kept"])
         value = f"{counts}, median {format_percent(median)}, worst {format_percent(worst)}"
         bars.append(axis.bar(number, "facts", value, bottom=worst * 100, top=median * 100, mark=median * 100))
     total = series.total
@@ -238,7 +238,7 @@ def _facts_chart(series: Series, axis: _Axis) -> Chart:
         note="median and worst compaction",
         explanation="Facts of removed messages that are still in the prompt. The mark is the median compaction. "
         "The bar ends at the worst one.",
-        total=format_counts(total.facts_total, total.facts_kept) if total.facts_total else "–",
+        total=format_counts(total["facts_total"], total["facts_kept"]) if total["facts_total"] else "–",
         bars=bars,
         max_label="100%",
         middle_label="50%",

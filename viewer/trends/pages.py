@@ -60,7 +60,9 @@ def _figures(parameters: QueryDict, projects: list[int], period: Period) -> dict
         "models": [name for name in queries.models(projects, period) if name],
         "charts": charts.charts(whole, period, query, point["since"] if point else None),
         "total": whole.total,
-        "has_figures": any((whole.total.compactions, whole.total.errors, whole.total.fallbacks, whole.total.cost_usd)),
+        "has_figures": any(
+            (whole.total["compactions"], whole.total["errors"], whole.total["fallbacks"], whole.total.cost_usd)
+        ),
         "by_model": by_model,
         "point": point,
     }

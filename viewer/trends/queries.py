@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from itertools import accumulate
-from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -29,34 +28,33 @@ from viewer.trends.periods import Period
 MAX_SESSIONS = 100
 
 
+_POSITIONS = {name: position for position, name in enumerate(COUNTS)}
+
+
 @dataclass(slots=True)
 class Figures:
-    """Sums of some hours."""
+    """Sums of some hours. `figures["errors"]` is the sum of that column of the hourly tables."""
 
-    compactions: int = 0
-    tokens_freed: int = 0
-    cache_lost_tokens: int = 0
-    facts_total: int = 0
-    facts_kept: int = 0
-    fallbacks: int = 0
-    overflows: int = 0
-    errors: int = 0
+    counts: Sequence[int] = (0,) * len(COUNTS)
     cost_usd: Decimal | None = field(default=None, kw_only=True)
     shares: Sequence[int] = field(default=(), kw_only=True)
     """The number of compactions by the share of facts they kept, from 0 to 100 percent."""
+
+    def __getitem__(self, name: str) -> int:
+        return self.counts[_POSITIONS[name]]
 
     @classmethod
     def add_up(cls, parts: Sequence[Figures]) -> Figures:
         costs = [part.cost_usd for part in parts if part.cost_usd is not None]
         return cls(
-            *(sum(map(attrgetter(name), parts)) for name in COUNTS),
+            [*map(sum, zip(*(part.counts for part in parts), strict=True))] or cls().counts,
             cost_usd=sum(costs, Decimal(0)) if costs else None,
             shares=[*map(sum, zip(*(part.shares for part in parts if part.shares), strict=True))],
         )
 
     @property
     def facts_lost(self) -> int:
-        return self.facts_total - self.facts_kept
+        return self["facts_total"] - self["facts_kept"]
 
     @property
     def facts_kept_p50(self) -> float | None:
@@ -92,7 +90,7 @@ def series(projects: Iterable[int], period: Period, *, model: str | None = None,
     for project_id, hour, name, *counts, shares in rows.values_list(
         "project_id", "hour", "model", *COUNTS, "kept_counts"
     ):
-        hours[key_of(project_id, name)][period.index(hour)].append(Figures(*counts, shares=shares or ()))
+        hours[key_of(project_id, name)][period.index(hour)].append(Figures(counts, shares=shares or ()))
     return _sort([_series(key, buckets) for key, buckets in hours.items()])
 
 
@@ -120,7 +118,7 @@ def with_costs(parts: Sequence[Series], costs: Iterable[Series], period: Period)
 
 
 def _sort(all_series: list[Series]) -> list[Series]:
-    return sorted(all_series, key=lambda one: (-one.total.compactions, one.key))
+    return sorted(all_series, key=lambda one: (-one.total["compactions"], one.key))
 
 
 def _series(key: str, buckets: Iterable[Sequence[Figures]]) -> Series:
@@ -151,6 +149,9 @@ class SessionFigures:
     session: Session
     figures: Figures
     cost: Cost | None = None
+
+    def value(self, metric: str) -> int:
+        return self.figures.facts_lost if metric == "facts" else self.figures[metric]
 
 
 METRICS = {
@@ -196,7 +197,7 @@ def sessions_behind(
     if with_cost:
         for project_id in {session.project_id for session in sessions.values()}:
             costs |= session_costs(project_id, [s.session_key for s in sessions.values() if s.project_id == project_id])
-    return [SessionFigures(sessions[key], Figures(*counts), costs.get(key)) for key, counts in top if key in sessions]
+    return [SessionFigures(sessions[key], Figures(counts), costs.get(key)) for key, counts in top if key in sessions]
 
 
 _WORST_FIRST: dict[str, tuple[str, Q]] = {
@@ -228,7 +229,7 @@ def worst_sessions(
     values: dict[str, Any] = {"projects": list(projects), "since": since, "until": until, "limit": limit}
     with connection.cursor() as cursor:
         cursor.execute(_MOST_OF_EACH, values)
-        counts = {key: Figures(*figures) for key, *figures in cursor.fetchall()}
+        counts = {key: Figures(figures) for key, *figures in cursor.fetchall()}
     sessions = Session.objects.in_bulk(counts)
     return _worst_of_each([SessionFigures(session, counts[key]) for key, session in sessions.items()], limit)
 
@@ -246,16 +247,15 @@ def worst_sessions_by_index(projects: Iterable[int], since: datetime, *, limit: 
             sessions |= {row.session_key: row for row in active.filter(has_any).order_by(f"-{column}")[:limit]}
     sums = {f"sum_{name}": Sum(name) for name in COUNTS}
     activity = Activity.objects.filter(session_key__in=sessions, hour__gte=since)
-    rows = [SessionFigures(sessions[key], Figures(*counts)) for key, *counts in _by_session(activity, sums)]
+    rows = [SessionFigures(sessions[key], Figures(counts)) for key, *counts in _by_session(activity, sums)]
     return _worst_of_each(rows, limit)
 
 
 def _worst_of_each(rows: list[SessionFigures], limit: int) -> dict[str, list[SessionFigures]]:
     result = {}
     for metric in _WORST_FIRST:
-        value = attrgetter("figures.facts_lost" if metric == "facts" else f"figures.{metric}")
-        having = [row for row in rows if value(row) > 0]
-        result[metric] = sorted(having, key=lambda row: (-value(row), row.session.session_key))[:limit]
+        having = [row for row in rows if row.value(metric) > 0]
+        result[metric] = sorted(having, key=lambda row: (-row.value(metric), row.session.session_key))[:limit]
     return result
 
 

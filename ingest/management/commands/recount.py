@@ -1,11 +1,12 @@
-"""`manage.py recount`: count the trends and billed tokens of sessions again from their spans.
+"""`manage.py recount`: count every figure of stored sessions again from their spans.
 
-Run it once after an upgrade from a version without trends or costs. Sessions that arrive later are counted when they
-are stored.
+Run it once after an upgrade that counts something new or in another way. Sessions that arrive later are counted when
+they are stored.
 """
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -13,16 +14,22 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from ingest.models import Project
 from ingest.storage.figures.recount import recount
 
+_REPORT_EVERY = 1_000
+
 
 class Command(BaseCommand):
-    help = "Count the trends and billed tokens of sessions again from their spans. Agents can send at the same time."
+    help = "Count every figure of stored sessions again from their spans. Agents can send at the same time."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--project", metavar="SLUG", help="only the sessions of this project")
+        parser.add_argument("--after", metavar="KEY", type=uuid.UUID, help="continue after the key that a run reported")
 
-    def handle(self, *_args: Any, project: str | None = None, **_options: Any) -> None:
+    def handle(self, *_args: Any, project: str | None = None, after: uuid.UUID | None = None, **_options: Any) -> None:
         owner = Project.objects.filter(slug=project).first() if project else None
         if project and owner is None:
             raise CommandError(f"There is no project {project!r}.")
-        count = sum(1 for _ in recount(owner.pk if owner else None))
+        count = 0
+        for count, progress in enumerate(recount(owner.pk if owner else None, after=after), 1):
+            if count % _REPORT_EVERY == 0:
+                self.stdout.write(f"{progress.count:,} of {progress.total:,} sessions, up to {progress.key}")
         self.stdout.write(f"{count} sessions counted")

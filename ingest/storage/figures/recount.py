@@ -1,39 +1,63 @@
-"""Count the trends and billed tokens of sessions again from their spans.
+"""Count every figure of stored sessions again from their spans.
 
-Needed for sessions that were stored by a version without trends or costs. Running it again changes nothing.
+Needed after an upgrade that counts something new or in another way. Agents can send at the same time. Running it again
+changes nothing, and a run that was interrupted continues after the last session it reported.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 
 from ingest.models import Session
 from ingest.storage.commit import LOCK_SPACE
-from ingest.storage.figures import trend_recount, usage_recount
+from ingest.storage.figures import trends, usage
+from ingest.storage.figures.rebuild import rebuild_session, run_with_cursor
 
 
-def recount(project_id: int | None = None) -> Iterator[uuid.UUID]:
-    """Count each session again, in its own transaction, and yield its key."""
-    sessions = Session.objects.order_by("project_id", "session_key")
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The session that was counted last, and how many of all."""
+
+    key: uuid.UUID
+    count: int
+    total: int
+
+
+def recount(project_id: int | None = None, *, after: uuid.UUID | None = None) -> Iterator[Progress]:
+    """Count each session after a key again, in its own transaction. Then sum the hours of each project."""
+    sessions = Session.objects.order_by("session_key")
     if project_id is not None:
         sessions = sessions.filter(project_id=project_id)
-    owner_ids = set()
-    for owner_id, key, day in sessions.values_list("project_id", "session_key", "day").iterator(chunk_size=1000):
-        with transaction.atomic():
-            _lock(owner_id)
-            trend_recount.recount_session(owner_id, key, day)
-            usage_recount.recount_session(owner_id, key, day)
-        owner_ids.add(owner_id)
-        yield key
-    for owner_id in sorted(owner_ids):
-        with transaction.atomic():
-            _lock(owner_id)
-            usage_recount.sum_hours(owner_id)
+    owner_ids = sorted(set(sessions.order_by().values_list("project_id", flat=True).distinct()))
+    total = sessions.count()
+    if after is not None:
+        sessions = sessions.filter(session_key__gt=after)
+    done = total - sessions.count()
+    rows = sessions.values_list("project_id", "session_key", "day").iterator(chunk_size=1000)
+    for count, (owner_id, key, day) in enumerate(rows, done + 1):
+        with transaction.atomic(), connection.cursor() as cursor:
+            _lock(cursor, owner_id)
+            run_with_cursor(cursor, rebuild_session(cursor.execute, owner_id, key, day, 0))
+        yield Progress(key, count, total)
+    for owner_id in owner_ids:
+        sum_hours(owner_id)
 
 
-def _lock(project_id: int) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LOCK_SPACE, project_id])
+def sum_hours(project_id: int) -> None:
+    """Sum the hours of a project's sessions again.
+
+    Needed after a rolling upgrade, in which processes of a version without these sums stored sessions.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        _lock(cursor, project_id)
+        for statement in (trends.DELETE_TREND, trends.SUM_TREND, usage.DELETE_HOURLY, usage.SUM_HOURLY):
+            cursor.execute(statement, {"project_id": project_id})
+
+
+def _lock(cursor: CursorWrapper, project_id: int) -> None:
+    cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LOCK_SPACE, project_id])

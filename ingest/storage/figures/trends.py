@@ -18,19 +18,14 @@ from typing import Any, NamedTuple
 from ingest.decoding.records import Span
 from ingest.decoding.timestamps import to_datetime, to_microseconds
 from ingest.storage.database.pg_arrays import encode_array
+from ingest.storage.figures.span_counts import add_hour
+from ingest.storage.figures.table import HOURLY
 
 _HOUR_US = 3_600_000_000
-COUNTS = (
-    "compactions",
-    "tokens_freed",
-    "cache_lost_tokens",
-    "facts_total",
-    "facts_kept",
-    "fallbacks",
-    "overflows",
-    "errors",
-)
-"""Columns of both tables that are sums."""
+COUNTS = tuple(figure.hourly for figure in HOURLY)
+"""Columns of both tables that are sums, in the order of the table of figures."""
+ACTIVITY_KEY = ("session_key", "hour")
+TREND_KEY = ("project_id", "hour", "model")
 SHARES = 101
 """Length of `kept_counts`: the number of compactions that kept 0 to 100 % of their facts."""
 
@@ -59,19 +54,12 @@ class TrendDelta:
 
     def add(self, span: Span, sign: int) -> None:
         at_us = span.at_us
-        event = span.stats.event
         counts, shares = self._hour(0 if at_us is None else at_us - at_us % _HOUR_US)
-        counts[0] += sign * event.is_compaction
-        counts[1] += sign * event.freed_tokens
-        counts[2] += sign * event.cache_lost_tokens
+        add_hour(counts, span, sign)
+        event = span.stats.event
         if event.facts_total:
-            counts[3] += sign * event.facts_total
-            counts[4] += sign * event.facts_kept
             share = share_kept(event.facts_total, event.facts_kept)
             shares[share] = shares.get(share, 0) + sign
-        counts[5] += sign * event.is_fallback
-        counts[6] += sign * event.is_overflow
-        counts[7] += sign * is_failure(span)
 
     def add_row(self, row: HourRow) -> None:
         counts, shares = self._hour(row.hour_us)
@@ -101,11 +89,6 @@ def stored_row(hour: datetime, counts: Sequence[int], kept_counts: Sequence[int]
     return HourRow(to_microseconds(hour), counts, shares)
 
 
-def is_failure(span: Span) -> bool:
-    """True if a part of the agent failed. A summary that used a fallback counts as a fallback only."""
-    return span.status == "error" and not span.stats.event.is_fallback
-
-
 def share_kept(total: int, kept: int) -> int:
     """Return the facts kept in percent. 0 means none, and 100 means all of them."""
     if kept in {0, total}:
@@ -123,23 +106,37 @@ ON CONFLICT ({key}) DO UPDATE SET {sums}, kept_counts = CASE WHEN excluded.kept_
 """
 
 
-def _add_statement(table: str, columns: Mapping[str, str], key: str) -> str:
+def _add_statement(table: str, columns: Mapping[str, str], key: Sequence[str]) -> str:
     return _ADD.format(
         table=table,
         names=", ".join(name for name in columns if name != "kept_counts"),
         arrays=", ".join(f"%({name})s::{kind}[]" for name, kind in columns.items()),
-        key=key,
+        key=", ".join(key),
         sums=", ".join(f"{name} = old.{name} + excluded.{name}" for name in COUNTS),
     )
 
 
 _ACTIVITY_COLUMNS = {"session_key": "uuid", **_COLUMNS}
-ADD_TREND = _add_statement("ingest_trend", _COLUMNS, "project_id, hour, model")
-ADD_ACTIVITY = _add_statement("ingest_activity", _ACTIVITY_COLUMNS, "session_key, hour")
+ADD_TREND = _add_statement("ingest_trend", _COLUMNS, TREND_KEY)
+ADD_ACTIVITY = _add_statement("ingest_activity", _ACTIVITY_COLUMNS, ACTIVITY_KEY)
 READ_ACTIVITY = f"""
 SELECT session_key, hour, model, {", ".join(COUNTS)}, kept_counts FROM ingest_activity WHERE session_key = ANY(%s)
 """  # noqa: S608 - constants
 DELETE_ACTIVITY = "DELETE FROM ingest_activity WHERE session_key = ANY(%s)"
+# Run under the project's lock.
+DELETE_TREND = "DELETE FROM ingest_trend WHERE project_id = %(project_id)s"
+SUM_TREND = f"""
+INSERT INTO ingest_trend (project_id, hour, model, {", ".join(COUNTS)}, kept_counts)
+SELECT %(project_id)s, hour, model, {", ".join(COUNTS)}, kept_counts FROM (
+  SELECT hour, model, {", ".join(f"sum({name}) AS {name}" for name in COUNTS)} FROM ingest_activity
+  WHERE project_id = %(project_id)s GROUP BY hour, model) counts
+LEFT JOIN (
+  SELECT hour, model, array_agg(seen ORDER BY share) AS kept_counts FROM (
+    SELECT hour, model, share, sum(seen)::int AS seen
+    FROM ingest_activity, unnest(kept_counts) WITH ORDINALITY shares (seen, share)
+    WHERE project_id = %(project_id)s GROUP BY hour, model, share) sums
+  GROUP BY hour, model) distributions USING (hour, model)
+"""  # noqa: S608 - constants
 SET_ACTIVITY_MODEL = """
 UPDATE ingest_activity a SET model = t.model FROM unnest(%(keys)s::uuid[], %(models)s::text[]) t (key, model)
 WHERE a.session_key = t.key

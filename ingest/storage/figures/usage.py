@@ -63,13 +63,16 @@ _COLUMNS = {
     "output_tokens": "bigint",
     "reasoning_tokens": "bigint",
 }
-_SUMS = list(_COLUMNS)[6:]
-_KEY = list(_COLUMNS)[1:6]
+USAGE_KEY = ("session_key", "hour", "model", "provider", "is_summary", "prompt_size")
+HOURLY_KEY = ("project_id", *USAGE_KEY[1:])
+_KEY = USAGE_KEY[1:]
+_SUMS = list(_COLUMNS)[len(USAGE_KEY) :]
 ADD = """
 INSERT INTO ingest_usage AS u (project_id, {names})
 SELECT %(project_id)s, {names} FROM unnest({arrays}) t ({names})
-ON CONFLICT (session_key, hour, model, provider, is_summary, prompt_size) DO UPDATE SET {sums}
+ON CONFLICT ({key}) DO UPDATE SET {sums}
 """.format(
+    key=", ".join(USAGE_KEY),
     names=", ".join(_COLUMNS),
     arrays=", ".join(f"%({name})s::{kind}[]" for name, kind in _COLUMNS.items()),
     sums=", ".join(f"{name} = u.{name} + EXCLUDED.{name}" for name in _SUMS),
@@ -78,9 +81,10 @@ ON CONFLICT (session_key, hour, model, provider, is_summary, prompt_size) DO UPD
 ADD_HOURLY = """
 INSERT INTO ingest_hourlyusage AS u (project_id, {key}, {names})
 SELECT %(project_id)s, {key}, {totals} FROM unnest({arrays}) t ({columns}) GROUP BY {key}
-ON CONFLICT (project_id, {key}) DO UPDATE SET {sums}
+ON CONFLICT ({conflict}) DO UPDATE SET {sums}
 """.format(
     key=", ".join(_KEY),
+    conflict=", ".join(HOURLY_KEY),
     names=", ".join(_SUMS),
     totals=", ".join(f"sum({name})" for name in _SUMS),
     arrays=", ".join(f"%({name})s::{kind}[]" for name, kind in _COLUMNS.items()),
@@ -89,10 +93,10 @@ ON CONFLICT (project_id, {key}) DO UPDATE SET {sums}
 )
 DELETE = f"DELETE FROM ingest_usage WHERE session_key = %s RETURNING {', '.join(_COLUMNS)}"  # noqa: S608 - constants
 # Run under the project's lock.
-DELETE_HOURLY = "DELETE FROM ingest_hourlyusage WHERE project_id = %s"
+DELETE_HOURLY = "DELETE FROM ingest_hourlyusage WHERE project_id = %(project_id)s"
 SUM_HOURLY = """
 INSERT INTO ingest_hourlyusage (project_id, {key}, {names})
-SELECT project_id, {key}, {totals} FROM ingest_usage WHERE project_id = %s GROUP BY project_id, {key}
+SELECT project_id, {key}, {totals} FROM ingest_usage WHERE project_id = %(project_id)s GROUP BY project_id, {key}
 """.format(key=", ".join(_KEY), names=", ".join(_SUMS), totals=", ".join(f"sum({name})" for name in _SUMS))
 
 

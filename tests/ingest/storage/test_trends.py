@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime
 from io import StringIO
@@ -20,7 +20,7 @@ from ingest.storage.figures.trends import COUNTS, share_kept
 
 from ..conftest import Wire
 
-Figures = dict[tuple[int, datetime, str], list[int]]
+Figures = dict[tuple[int, datetime, str], Counter[str]]
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +65,13 @@ def compaction(trace: str, number: int, hour: int, *, kept: int = 8, **more: Any
 def stored_figures(wire: Wire, table: str) -> Figures:
     columns = ", ".join(f"sum({name})::int AS {name}" for name in COUNTS)
     rows = wire.rows(f"SELECT project_id, hour, model, {columns} FROM {table} GROUP BY 1, 2, 3")
-    figures = {(row["project_id"], row["hour"], row["model"]): [row[name] for name in COUNTS] for row in rows}
-    return {key: counts for key, counts in figures.items() if any(counts)}
+    figures = {(row["project_id"], row["hour"], row["model"]): +Counter({n: row[n] for n in COUNTS}) for row in rows}
+    return {key: counts for key, counts in figures.items() if counts}
 
 
 def recounted_figures(wire: Wire) -> Figures:
     """Count the stored spans, independently of the code that keeps the figures."""
-    figures: Figures = defaultdict(lambda: [0] * len(COUNTS))
+    figures: Figures = defaultdict(Counter)
     rows = wire.rows(
         "SELECT s.project_id, n.trend_model, s.kind, s.status, s.packed_data, date_trunc('hour', s.ended_at) AS hour"
         " FROM ingest_span s JOIN ingest_session n USING (session_key) WHERE n.trend_model IS NOT NULL"
@@ -81,21 +81,17 @@ def recounted_figures(wire: Wire) -> Figures:
         pruned = row["kind"] == "compact.pruned_messages"
         is_fact = row["kind"] == "compact.retention"
         is_fallback = row["kind"] == "compact.error" and "fallback" in data
-        counts = [
-            int(pruned),
-            data["tokens_before"] - data["tokens_after"] if pruned else 0,
-            data["cache"]["invalidated_tokens"] if pruned else 0,
-            data["facts_total"] if is_fact else 0,
-            data["facts_kept"] if is_fact else 0,
-            int(is_fallback),
-            int(row["kind"] == "compact.overflow_recovered"),
-            int(row["status"] == "error" and not is_fallback),
-        ]
-        total = figures[row["project_id"], row["hour"], row["trend_model"]]
-        figures[row["project_id"], row["hour"], row["trend_model"]] = [
-            a + b for a, b in zip(total, counts, strict=True)
-        ]
-    return {key: counts for key, counts in figures.items() if any(counts)}
+        figures[row["project_id"], row["hour"], row["trend_model"]] += Counter(
+            compactions=int(pruned),
+            tokens_freed=data["tokens_before"] - data["tokens_after"] if pruned else 0,
+            cache_lost_tokens=data["cache"]["invalidated_tokens"] if pruned else 0,
+            facts_total=data["facts_total"] if is_fact else 0,
+            facts_kept=data["facts_kept"] if is_fact else 0,
+            fallbacks=int(is_fallback),
+            overflows=int(row["kind"] == "compact.overflow_recovered"),
+            errors=int(row["status"] == "error" and not is_fallback),
+        )
+    return {key: counts for key, counts in figures.items() if counts}
 
 
 def test_figures_equal_a_recount(wire: Wire, name: str) -> None:

@@ -11,7 +11,7 @@ from people import client_for, create_project, create_session, create_user
 
 from ingest.models import Project, Session
 from ingest.models import Usage as StoredUsage
-from ingest.storage.figures.usage_recount import sum_hours
+from ingest.storage.figures.recount import sum_hours
 from viewer.compactions.cost import CompactionRates, cache_effect
 from viewer.costs.prices import Rates
 from viewer.costs.queries import costs_over_time, session_cost

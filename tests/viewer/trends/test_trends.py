@@ -12,6 +12,7 @@ from django.utils import timezone
 from people import client_for, create_project, create_session, create_user
 
 from ingest.models import Project, Session, Span
+from ingest.storage.figures.trends import COUNTS
 from viewer.trends import periods, queries
 from viewer.trends.charts import charts
 
@@ -21,8 +22,8 @@ NOW = timezone.now()
 def add_compaction(owner: Project, name: str, at: datetime, *, kept: int, model: str = "gpt-5") -> Session:
     """Add a session with one compaction, which kept some of ten facts."""
     session = create_session(owner, session_id=name)
-    Session.objects.filter(pk=session.pk).update(model=model)
     events: list[tuple[str, dict[str, Any]]] = [
+        ("compact.trigger_decision", {"model": model, "triggered": True}),
         ("compact.pruned_messages", {"tokens_before": 900, "tokens_after": 300, "cache": {"invalidated_tokens": 50}}),
         ("compact.retention", {"facts_total": 10, "facts_kept": kept}),
     ]
@@ -153,14 +154,20 @@ def test_the_middle_of_an_axis_has_a_label_only_if_it_is_exact() -> None:
     """Half of five errors would be rounded to two."""
     period = periods.last("24h", datetime(2026, 11, 17, 3, 20, tzinfo=UTC))
     for most, label in ((1, ""), (5, ""), (2, "1"), (7, "5"), (4_100, "2,500")):
-        points = [queries.Figures(errors=most), *[queries.Figures()] * (len(period.starts) - 1)]
+        points = [
+            queries.Figures([most * (name == "errors") for name in COUNTS]),
+            *[queries.Figures()] * (len(period.starts) - 1),
+        ]
         drawn = charts(queries.Series("", points, queries.Figures.add_up(points)), period, {})
         assert {chart.name: chart.middle_label for chart in drawn}["errors"] == label
 
 
 def test_only_figures_above_zero_have_a_warning_color() -> None:
     period = periods.last("24h", datetime(2026, 11, 17, 3, 20, tzinfo=UTC))
-    points = [queries.Figures(errors=1), *[queries.Figures()] * (len(period.starts) - 1)]
+    points = [
+        queries.Figures([int(name == "errors") for name in COUNTS]),
+        *[queries.Figures()] * (len(period.starts) - 1),
+    ]
     drawn = charts(queries.Series("", points, queries.Figures.add_up(points)), period, {})
     assert {chart.name: chart.tone for chart in drawn if chart.tone} == {"errors": "bad"}
 
