@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from compact.agents.registry import AGENTS
 from compact.cli.mcp.server import LocalTools
-from compact.importers.agents.formats import FORMATS
 from compact.importers.discovery import find_sessions
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "agent_logs"
@@ -17,7 +17,7 @@ LOGS = Path(__file__).parents[2] / "fixtures" / "agent_logs"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an empty home directory in which all agents keep their logs."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    for agent in FORMATS:
+    for agent in AGENTS:
         monkeypatch.delenv(agent.variable, raising=False)
     return tmp_path
 

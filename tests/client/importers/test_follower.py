@@ -281,3 +281,17 @@ def test_ctrl_c_ends_a_watch_cleanly(server: Project) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, b"Stopped. Run the same command to continue.\n")
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+def test_the_open_calls_of_a_copied_log_end(tmp_path: Path, is_old: bool) -> None:
+    """The time in the log counts, not that of the file. An agent that still works waits for its tool."""
+    path, upload = tmp_path / CLAUDE.name, _Recording()
+    last_at = "2026-01-01T00:00:00.000Z" if is_old else datetime.now(UTC).isoformat()
+    lines = [{**json.loads(line), "timestamp": last_at} for line in LINES[:6]]
+    assert '"tool_use"' in json.dumps(lines)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    importer = Importer(LogFilter([path]), WatchState(None), lambda: upload)
+    list(importer.import_all(importer.find_pending()))
+    calls = [event for event in upload.events if event.get("kind") == "tool"]
+    assert [call["ended_at"] is not None for call in calls[-1:]] == [is_old]

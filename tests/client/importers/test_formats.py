@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from compact.agents.registry import AGENTS
 from compact.importers import (
-    FORMATS,
     Conversation,
     UnreadableLog,
     infer_ledger,
@@ -39,7 +39,7 @@ def test_every_log_has_a_session_and_stable_events(path: Path) -> None:
     """Reading a log twice gives the same events, and each span has its own id."""
     conversation = read(path)
     assert conversation.session_id
-    assert conversation.source in {agent.name for agent in FORMATS}
+    assert conversation.source in {agent.name for agent in AGENTS}
     events = list(ingest_events(conversation, session_id="s"))
     assert events == list(ingest_events(read(path), session_id="s"))
     ids = [event["span_id"] for event in events if event["type"] == "span"]

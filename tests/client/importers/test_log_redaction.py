@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compact.agents.log_records import LogRecord
 from compact.delivery import fast_json
 from compact.importers.log_file import LogFile
-from compact.importers.records import LogRecord
 from compact.messages import RedactedMessage
 from compact.redaction.log_content import LogRedactor
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compact.importers import BY_NAME, infer_ledger, ingest_events, read_log
-from compact.importers.agents import opencode_store
+from compact.agents.log_records import LogRecord
+from compact.agents.opencode import storage
+from compact.agents.registry import BY_NAME
+from compact.importers import infer_ledger, ingest_events, read_log
 from compact.importers.discovery import LogFilter, find_sessions, get_session
 from compact.importers.follower import Importer
 from compact.importers.log_file import LogFile
 from compact.importers.log_source import status_of
-from compact.importers.records import LogRecord
 from compact.importers.upload import DryRun
 from compact.importers.watch_state import WatchState
 
@@ -130,7 +131,7 @@ def test_a_summary_without_a_request_is_a_compaction() -> None:
     document["messages"] = [m for m in document["messages"] if m["info"]["id"] != "msg_0008"]
     parser = BY_NAME["opencode"].parser()
     parser.feed(LogRecord(document, b"", 1, 0))
-    compaction = [span.compaction for span in parser.log.drain() if span.compaction][-1]
+    compaction = [span.compaction for span in parser.recorder.drain() if span.compaction][-1]
     assert [message.id for message in compaction.after] == ["msg_0009"]
 
 
@@ -196,28 +197,28 @@ def test_the_start_of_the_tail_may_come_after_the_summary() -> None:
         request = {**export()["messages"][7], "parts": [part]}
         messages = [*document["messages"][:7], request, *document["messages"][7:]]
         parser.feed(LogRecord({**document, "messages": messages}, b"", 1, 0))
-        sent = [span.compaction for span in parser.log.drain() if span.compaction]
+        sent = [span.compaction for span in parser.recorder.drain() if span.compaction]
         assert sent[-1].number == 2
     assert list(sent[-1].fates) == ["msg_0006", "msg_0007", "msg_0007/results"]
     names = ["msg_0008", "msg_0009", *sent[-1].fates, "msg_0010", "msg_0011"]
-    assert list(parser.log.thread().context) == names
+    assert list(parser.recorder.own_thread.prompt) == names
 
 
 def test_a_search_of_the_database_sees_new_sessions_and_changes(tmp_path: Path) -> None:
     """Later searches look only at sessions with a prompt in the last day."""
     document, child = export(), export(CHILD)
     path = write_rows(tmp_path, {**document, "messages": document["messages"][:3]})
-    assert opencode_store.sessions_of(path.parent) == [path]
+    assert storage.sessions_of(path.parent) == [path]
     before = status_of(path)
     document["info"]["time"]["updated"] = round(time.time() * 1000)
     write_rows(tmp_path, document)
     other = write_rows(tmp_path, child)
-    assert set(opencode_store.sessions_of(path.parent)) == {path, other}
+    assert set(storage.sessions_of(path.parent)) == {path, other}
     assert status_of(path)[0] > before[0]
     known = status_of(other)
     document["messages"][0]["parts"][0]["text"] += " Go on."
     write_rows(tmp_path, document)
-    assert len(opencode_store.sessions_of(path.parent)) == 2
+    assert len(storage.sessions_of(path.parent)) == 2
     assert status_of(path)[0] > before[0] + 8
     assert status_of(other) == known
 
@@ -268,4 +269,4 @@ def test_databases_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
     reports = {report.file.parent.name: report for report in importer.import_all(importer.find_pending())}
     assert "not a database" in str(reports["opencode-dev.db"].problem)
     assert "session_message" in str(reports["opencode.db"].skipped)
-    assert opencode_store.is_session(path)
+    assert storage.is_session(path)

@@ -6,9 +6,9 @@ import argparse
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from compact.agents.registry import AGENTS
 from compact.cli import exit_codes
 from compact.delivery.endpoint import LOCAL_URL, configured_url
-from compact.importers.agents.formats import FORMATS
 from compact.policy import STYLES
 
 _EXIT_CODES = "exit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exit_codes.MEANINGS.items())
@@ -232,8 +232,8 @@ def _add_import(commands: Any) -> None:
 
 
 def _add_watch(commands: Any) -> None:
-    agents = ", ".join(agent.name for agent in FORMATS)
-    places = "\n".join(f"  {agent.title:<12} ~/{agent.directory}" for agent in FORMATS)
+    agents = ", ".join(agent.name for agent in AGENTS)
+    places = "\n".join(f"  {agent.title:<12} ~/{agent.directory}" for agent in AGENTS)
     command = _add_command(
         commands,
         "watch",
@@ -259,7 +259,7 @@ def _add_watch(commands: Any) -> None:
     command.add_argument("--since", metavar="AGE", help="only logs changed since then: 12h, 7d, 2w or a date")
     command.add_argument("--project", metavar="DIR", help="only sessions of agents that worked in this folder")
     command.add_argument(
-        "--agent", action="append", choices=[agent.name for agent in FORMATS], help=f"only this agent: {agents}"
+        "--agent", action="append", choices=[agent.name for agent in AGENTS], help=f"only this agent: {agents}"
     )
     command.add_argument("--state", metavar="FILE", help="state file, default one per server and key")
     command.add_argument("--dry-run", action="store_true", help="read and count once, without sending")

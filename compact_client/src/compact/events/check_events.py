@@ -38,7 +38,7 @@ class CheckEvent(Event):
     name: ClassVar[str] = "compact.check"
 
     turn: int
-    model: str
+    model: str | None
     trigger: CheckTrigger
     max_tokens: int | None
     triggered: bool | None = field(default=None, metadata=OPTIONAL)
@@ -53,7 +53,7 @@ class TokenEstimateEvent(Event):
 
     name: ClassVar[str] = "compact.token_estimate"
 
-    model: str
+    model: str | None
     t_est: int
     max_tokens: int | None
     usage_pct: float | None
@@ -78,7 +78,7 @@ class TriggerDecisionEvent(Event):
     trigger_tokens: int | None
     budget_tokens: int | None
     turn: int
-    policy: PolicyExcerpt
+    policy: PolicyExcerpt | None
     note: str | None = field(default=None, metadata={**OPTIONAL, **FREE_TEXT})
     kept: KeptCounts | None = field(default=None, metadata=OPTIONAL)
     pruned_count: int | None = field(default=None, metadata=OPTIONAL)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, TypedDict
 
 from compact.events.base import FREE_TEXT, OPTIONAL, PRIVATE, PRIVATE_TEXT, SENTENCE, Event
 from compact.messages.span import SpanReference
 
 ArchivalState = Literal["queued", "stored", "failed"]
+Evidence = Literal["possible", "inferred", "exact", "reported"]
+_RECEIPT_KEYS = ("state", "step", "path", "key", "id", "sha256", "error")
 
 
 class SpanProperties(TypedDict):
@@ -105,6 +107,20 @@ class ArchivalEvent(Event):
     S3_key: str | None = field(default=None, metadata=OPTIONAL)
     error: str | None = field(default=None, metadata={**OPTIONAL, **FREE_TEXT})
 
+    def add_receipt(self, receipt: Any) -> ArchivalEvent:
+        """Return the event with what the archive has answered.
+
+        A path and an S3 key also get the names that document 002 uses.
+        """
+        if not isinstance(receipt, Mapping):
+            receipt = {"path": str(receipt)} if receipt is not None else {}
+        answer = {key: receipt[key] for key in _RECEIPT_KEYS if key in receipt}
+        if "path" in answer:
+            answer["file_path"] = answer["path"]
+        if str(answer.get("key", "")).startswith("s3://"):
+            answer["S3_key"] = answer["key"]
+        return replace(self, **answer)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalGeneratedEvent(Event):
@@ -186,6 +202,7 @@ class PrunedMessagesEvent(Event):
     cache: Mapping[str, Any] | None
     fates: Mapping[str, int]
     inferred: bool | None = field(default=None, metadata=OPTIONAL)
+    evidence: Evidence | None = field(default=None, metadata=OPTIONAL)
     ledger: Sequence[Mapping[str, Any]] = field(metadata=PRIVATE)
     after: Sequence[PromptEntry] = field(metadata=PRIVATE)
 

@@ -50,7 +50,7 @@ class SummaryCreatedEvent(Event):
     summarizer: str
     model: str | None
     summary: RedactedText | None = field(metadata=PRIVATE_TEXT)
-    structured: RedactedTree = field(metadata=PRIVATE_TEXT)
+    structured: RedactedTree | None = field(metadata=PRIVATE_TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from compact.agents.agent import Agent
+from compact.agents.log_records import LogRecord
+from compact.agents.registry import AGENTS, detect_agent, storage_of
 from compact.exceptions import CompactError
-from compact.importers.agents import opencode_store
-from compact.importers.agents.formats import FORMATS, AgentFormat, detect_format
 from compact.importers.log_source import change_time_of, open_log
 from compact.importers.reader import read_file
-from compact.importers.records import LogRecord
 
-_PATTERNS = ("*.jsonl", "session-*.json")
+_FILE_NAMES = tuple(dict.fromkeys(name for agent in AGENTS for name in agent.file_names))
 _MAX_LINES_TO_PEEK = 200
 
 
@@ -27,19 +27,19 @@ class LogLocation:
     """A session log on disk."""
 
     path: Path
-    agent: AgentFormat | None
+    agent: Agent | None
     """The agent whose directory contains the log, or None if the user named the path."""
     modified_at: float
 
     @property
     def session_id(self) -> str:
-        """The name of the session. Codex puts a time before the id."""
+        """The name of the session, which may be more than its id."""
         return self.path.stem
 
     @property
     def names(self) -> tuple[str, str]:
         """The names that people use for the session: `rollout-2026-11-17T03-00-00-<uuid>`, or only the id in it."""
-        return self.session_id, self.session_id[-36:]
+        return self.session_id, self.agent.session_of(self.session_id) if self.agent else self.session_id
 
     @property
     def agent_name(self) -> str:
@@ -54,7 +54,7 @@ class LogLocation:
     @property
     def is_of_subagent(self) -> bool:
         """True if the log is a part of another session."""
-        return "subagents" in self.path.parts or self.path.name.startswith("agent-")
+        return self.agent is not None and self.agent.is_of_subagent(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +90,12 @@ class LogFilter:
             return True
         return directory is not None and Path(directory).resolve().is_relative_to(self.project.resolve())
 
-    def _candidates(self) -> Iterator[tuple[Path, AgentFormat | None]]:
+    def _candidates(self) -> Iterator[tuple[Path, Agent | None]]:
         for path in self.paths:
             yield from ((log, None) for log in _logs_in(path))
         if self.paths:
             return
-        for agent in FORMATS:
+        for agent in AGENTS:
             if self.agents and agent.name not in self.agents:
                 continue
             root = agent.root()
@@ -113,34 +113,37 @@ def get_session(name: str | None) -> LogLocation:
     """Return a log by its path, its session id or the start of it. Without a name, return the newest log."""
     if name:
         path = Path(name).expanduser()
-        if path.is_file() or opencode_store.is_session(path):
+        if path.is_file() or storage_of(path) is not None:
             return LogLocation(path, None, change_time_of(path))
     for log in find_sessions():
         if not name or name in log.names or log.session_id.startswith(name):
             return log
     reason = f"No session log is called {name!r}." if name else "No session logs were found."
-    raise LogNotFound(f"{reason} Looked in {', '.join(str(item.root()) for item in FORMATS)}.")
+    raise LogNotFound(f"{reason} Looked in {', '.join(str(item.root()) for item in AGENTS)}.")
 
 
 def _logs_in(path: Path) -> Iterator[Path]:
     """Yield the logs of any agent in a path that the user names."""
-    if path.suffix == ".db":
-        yield from opencode_store.sessions_of(path)
+    storages = [agent.storage for agent in AGENTS if agent.storage is not None]
+    storage = next((storage for storage in storages if storage.is_storage(path)), None)
+    if storage is not None:
+        yield from storage.sessions_of(path)
     elif path.is_dir():
-        yield from opencode_store.find_sessions(path)
-        for pattern in _PATTERNS:
-            yield from (file for file in path.rglob(pattern) if file.is_file())
+        for storage in storages:
+            yield from storage.find_sessions(path)
+        for name in _FILE_NAMES:
+            yield from (file for file in path.rglob(name) if file.is_file())
     else:
         yield path
 
 
-def _peek(log: LogLocation) -> tuple[AgentFormat | None, str | None]:
+def _peek(log: LogLocation) -> tuple[Agent | None, str | None]:
     """Return the agent and the directory that the first lines of a log name."""
     agent, parser = log.agent, None
     held: list[LogRecord] = []
     try:
-        if agent is not None and opencode_store.is_session(log.path):
-            return agent, opencode_store.directory_of(log.path)
+        if agent is not None and agent.storage is not None and agent.storage.is_session(log.path):
+            return agent, agent.storage.directory_of(log.path)
         with open_log(log.path) as stream:
             for number, line in enumerate(read_file(stream, log.path)):
                 if number >= _MAX_LINES_TO_PEEK:
@@ -148,15 +151,15 @@ def _peek(log: LogLocation) -> tuple[AgentFormat | None, str | None]:
                 if not isinstance(line, LogRecord):
                     continue
                 held.append(line)
-                agent = agent or detect_format(line.value)
+                agent = agent or detect_agent(line.value)
                 if agent is None:
                     continue
                 parser = parser or agent.parser(log.path)
                 for record in held:
                     parser.feed(record)
                 held = []
-                if parser.log.cwd:
-                    return agent, parser.log.cwd
+                if parser.recorder.cwd:
+                    return agent, parser.recorder.cwd
     except OSError:
         return agent, None
     return agent, None

@@ -14,16 +14,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from compact.importers.agents.formats import AgentFormat
+from compact.agents.agent import Agent
+from compact.agents.registry import BY_NAME
 from compact.importers.discovery import LogFilter, LogLocation
-from compact.importers.ingest_events import ArchiveTranscript
 from compact.importers.log_file import LogFile, Position, Step
 from compact.importers.log_source import change_time_of, size_of, status_of
 from compact.importers.upload import Undelivered, Upload
 from compact.importers.watch_state import WatchState
+from compact.recording import ArchiveTranscript
 
 POLL_S = 0.1
 _SCAN_S = 1.0
@@ -68,7 +70,7 @@ class ImportOptions:
 
 
 def import_log(
-    path: Path, agent: AgentFormat | None, position: Position, options: ImportOptions, upload: Upload
+    path: Path, agent: Agent | None, position: Position, options: ImportOptions, upload: Upload
 ) -> FileReport:
     """Deliver what a log has beyond a position, to its end."""
     report = FileReport(path, position=position)
@@ -77,13 +79,22 @@ def import_log(
         for step in log.steps(_archive(upload, options), is_final=True):
             report.events += upload.send(step.events)
             report.add(step, log)
-        if time.time() - change_time_of(path) > _FINISHED_S:
+        if _is_finished(log):
             report.events += upload.send(log.interrupted_events())
     except OSError as error:
         report.problem = str(error)
     if log.agent is None and not report.skipped:
         report.problem = report.problem or "Not a session log of a supported agent."
     return report
+
+
+def _is_finished(log: LogFile) -> bool:
+    """Return True if the agent does not wait for its tools any more. The file of a copied log is newer than its end."""
+    try:
+        last = datetime.fromisoformat(log.last_at or "").timestamp()
+    except ValueError:
+        last = change_time_of(log.path)
+    return time.time() - last > _FINISHED_S
 
 
 def _archive(upload: Upload, options: ImportOptions) -> ArchiveTranscript | None:
@@ -247,8 +258,6 @@ def _start_worker(create_upload: Callable[[], Upload], options: ImportOptions) -
 
 
 def _import_in_worker(path: Path, agent_name: str | None, position: Position) -> FileReport:
-    from compact.importers.agents.formats import BY_NAME
-
     assert _worker is not None
     upload, options = _worker
     return import_log(path, BY_NAME[agent_name] if agent_name else None, position, options, upload)

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from compact.importers.agents.formats import AgentFormat, Parser
-from compact.importers.conversation import LogSpan
-from compact.importers.ingest_events import ArchiveTranscript, EventBuilder
+from compact.agents.agent import Agent, Parser
+from compact.agents.log_records import LogRecord, SkippedLine
 from compact.importers.log_source import open_log
-from compact.importers.reader import MAX_LINES_TO_DETECT, find_format, read_file
-from compact.importers.records import LogRecord, SkippedLine
+from compact.importers.reader import MAX_LINES_TO_DETECT, find_agent, read_file
 from compact.ledgers.inferred_ledger import seal_messages
+from compact.recording import ArchiveTranscript, RecordedSpan, SessionEvents
 from compact.redaction.log_content import LogRedactor
 
 _STEP_BYTES = 4 * 1024 * 1024
@@ -45,7 +44,7 @@ class Step:
     """The result of one step."""
 
     events: list[dict[str, Any]] = field(default_factory=list)
-    spans: list[LogSpan] = field(default_factory=list)
+    spans: list[RecordedSpan] = field(default_factory=list)
     skipped: list[SkippedLine] = field(default_factory=list)
     bytes_read: int = 0
     is_at_end: bool = False
@@ -57,7 +56,7 @@ class LogFile:
     def __init__(
         self,
         path: Path,
-        agent: AgentFormat | None = None,
+        agent: Agent | None = None,
         *,
         position: Position | None = None,
         session_id: str | None = None,
@@ -69,7 +68,7 @@ class LogFile:
         self._session_id = session_id
         self._window_tokens = window_tokens
         self._parser: Parser | None = None
-        self._builder: EventBuilder | None = None
+        self._events: SessionEvents | None = None
         self._redactor = LogRedactor()
         self._held: list[LogRecord] = []
         """Records from before the format is known."""
@@ -85,12 +84,17 @@ class LogFile:
     @property
     def session_id(self) -> str | None:
         """The session of the log, once it is known."""
-        return self._builder.session_id if self._builder else None
+        return self._events.session_id if self._events else None
 
     @property
     def project(self) -> str | None:
         """The project folder of the agent, once it is known."""
-        return self._parser.log.cwd if self._parser else None
+        return self._parser.recorder.cwd if self._parser else None
+
+    @property
+    def last_at(self) -> str | None:
+        """The time of the last record, as the agent wrote it."""
+        return self._parser.recorder.last_at if self._parser else None
 
     @property
     def position(self) -> Position:
@@ -132,7 +136,7 @@ class LogFile:
     def _redact(self, lines: list[LogRecord | SkippedLine]) -> list[LogRecord | SkippedLine]:
         """Return the lines without images and secrets, if the format is known. Until then nothing is parsed."""
         if self.agent is None:
-            self.agent = find_format(line for line in lines if isinstance(line, LogRecord))
+            self.agent = find_agent(line for line in lines if isinstance(line, LogRecord))
         if self.agent is None:
             return lines
         records = [line.without_binary() for line in [*self._held, *lines] if isinstance(line, LogRecord)]
@@ -161,11 +165,11 @@ class LogFile:
         step.bytes_read += max(0, line.end - self._position)
         self._position, self._line = line.end, number
         if self._position == self.delivered.size and self._parser is not None and not self._is_document:
-            self._parser.log.drain()  # An earlier process has delivered everything up to here.
+            self._parser.recorder.drain()  # An earlier process has delivered everything up to here.
 
     def interrupted_events(self) -> list[dict[str, Any]]:
         """Return the calls without a result as ended, for a log that no agent writes any more."""
-        return list(map(self._redact_labels, self._builder.interrupted_events())) if self._builder else []
+        return list(map(self._redact_labels, self._events.interrupted_events())) if self._events else []
 
     def _check_identity(self, stream: IO[bytes]) -> None:
         """Start again if the file was truncated or replaced since the last step."""
@@ -178,7 +182,7 @@ class LogFile:
         self._head = head
         if not self._is_document and known and (is_shorter or not is_same_head):
             self.delivered = Position()
-            self._parser = self._builder = None
+            self._parser = self._events = None
             self._held, self._position, self._line = [], 0, 0
 
     def _feed(self, record: LogRecord) -> None:
@@ -196,20 +200,20 @@ class LogFile:
     def _complete(self, step: Step, archive: ArchiveTranscript | None) -> Step:
         if self._parser is None:
             return step
-        log = self._parser.log
-        spans = log.drain()
+        recorder = self._parser.recorder
+        spans = recorder.drain()
         is_known = not self._is_document and self._position <= self.delivered.size
         if is_known or not spans:
             return step
-        if self._builder is None:
-            session_id = self._session_id or log.session_id or self.path.stem
-            self._builder = EventBuilder(
-                log, session_id=session_id, window_tokens=self._window_tokens, mask=seal_messages
+        if self._events is None:
+            session_id = self._session_id or recorder.session_id or self.path.stem
+            self._events = SessionEvents(
+                recorder, session_id=session_id, window_tokens=self._window_tokens, mask=seal_messages
             )
         step.spans = spans
-        events = list(self._builder.session_events())
+        events = list(self._events.session_events())
         for span in spans:
-            events.extend(self._builder.span_events(span, archive=archive))
+            events.extend(self._events.span_events(span, archive=archive))
         step.events.extend(map(self._redact_labels, events))
         return step
 

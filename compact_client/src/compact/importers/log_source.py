@@ -6,19 +6,20 @@ import io
 from pathlib import Path
 from typing import IO
 
-from compact.importers.agents import opencode_store
-from compact.importers.agents.opencode_store import Status
+from compact.agents.agent import Status
+from compact.agents.registry import storage_of
 
 
 def open_log(path: Path) -> IO[bytes]:
     """Return the bytes of a log. `read_file` reads logs that are not one file by their path, so those have none."""
-    return io.BytesIO() if opencode_store.is_session(path) else path.open("rb")
+    return path.open("rb") if storage_of(path) is None else io.BytesIO()
 
 
 def status_of(path: Path) -> Status:
     """Return the size of a log and the time of its last change, in nanoseconds. Raise `OSError` if it is gone."""
-    if opencode_store.is_session(path):
-        return opencode_store.status_of(path)
+    storage = storage_of(path)
+    if storage is not None:
+        return storage.status_of(path)
     status = path.stat()
     return status.st_size, status.st_mtime_ns
 

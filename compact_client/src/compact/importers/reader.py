@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from compact.agents.agent import Agent, Parser
+from compact.agents.log_records import LogRecord, SkippedLine, parse_line, read_records
+from compact.agents.registry import detect_agent, storage_of, titles
 from compact.exceptions import CompactError
-from compact.importers.agents import opencode_store
-from compact.importers.agents.formats import AgentFormat, Parser, detect_format
-from compact.importers.conversation import Conversation, SessionLog
+from compact.importers.conversation import Conversation
 from compact.importers.log_source import open_log
-from compact.importers.records import LogRecord, SkippedLine, parse_line, read_records
 
 _RESPONSES_TYPES = {"message", "function_call", "function_call_output", "reasoning", "custom_tool_call", "compaction"}
 # Logs begin with titles, snapshots and other lines that several agents could have written.
@@ -38,10 +38,10 @@ def read_conversation(text: str) -> Conversation:
     except ValueError:
         document = None
     if document is not None:
-        agent = detect_format(document) if isinstance(document, dict) else None
+        agent = detect_agent(document) if isinstance(document, dict) else None
         return _read_document(document) if agent is None else _read_records(agent, [_record(document)])
     records = list(_strict(read_records(io.BytesIO(text.encode("utf-8", "surrogatepass")))))
-    agent = find_format(records)
+    agent = find_agent(records)
     if agent is not None:
         return _read_records(agent, records)
     lines = [record.value for record in records]
@@ -51,7 +51,7 @@ def read_conversation(text: str) -> Conversation:
     if not items:
         raise UnreadableLog(
             "No conversation found. Expected a JSON list of messages, an object with `messages`, one message per line, "
-            "or a session log of Claude Code, Codex, Gemini CLI, opencode or pi."
+            f"or a session log of {titles('or')}."
         )
     return Conversation(items)
 
@@ -66,16 +66,17 @@ def read_log(path: Path) -> tuple[Conversation, list[SkippedLine]]:
                 skipped.append(line)
             else:
                 records.append(line)
-    agent = find_format(records)
+    agent = find_agent(records)
     if agent is None:
-        raise UnreadableLog(f"{path} is not a session log of Claude Code, Codex, Gemini CLI, opencode or pi.")
+        raise UnreadableLog(f"{path} is not a session log of {titles('or')}.")
     return _read_records(agent, records, path), skipped
 
 
 def read_file(stream: IO[bytes], path: Path, *, line: int = 0, position: int = 0) -> Iterator[LogRecord | SkippedLine]:
     """Yield the records of a log file. A file that is one JSON document is one record."""
-    if opencode_store.is_session(path):
-        yield from opencode_store.read_session(path)
+    storage = storage_of(path)
+    if storage is not None:
+        yield from storage.read_session(path)
         return
     if path.suffix != ".json":
         yield from read_records(stream, line=line, position=position)
@@ -91,37 +92,37 @@ def read_file(stream: IO[bytes], path: Path, *, line: int = 0, position: int = 0
         yield LogRecord(value, raw, 1, len(raw))
 
 
-def find_format(records: Iterable[LogRecord]) -> AgentFormat | None:
-    """Return the format of a log by its first lines."""
+def find_agent(records: Iterable[LogRecord]) -> Agent | None:
+    """Return the agent that wrote a log, by its first lines."""
     for number, record in enumerate(records):
         if number >= MAX_LINES_TO_DETECT:
             return None
-        if agent := detect_format(record.value):
+        if agent := detect_agent(record.value):
             return agent
     return None
 
 
 def to_conversation(parser: Parser) -> Conversation:
     """Return everything that a parser has read. The parser must keep its items."""
-    log: SessionLog = parser.log
-    spans = log.drain()
+    recorder = parser.recorder
+    spans = recorder.drain()
     return Conversation(
-        log.items or [],
-        source=log.source,
-        session_id=log.session_id,
-        format=log.format,
-        model=log.model,
-        window_tokens=log.window_tokens,
+        recorder.items or [],
+        source=recorder.source,
+        session_id=recorder.session_id,
+        format=recorder.format,
+        model=recorder.model,
+        window_tokens=recorder.window_tokens,
         spans=spans,
         compactions=[span.compaction for span in spans if span.compaction is not None],
-        context=list(log.thread(log.agent_id or "").context.values()),
-        cwd=log.cwd,
-        version=log.version,
-        link=log.link,
+        context=list(recorder.own_thread.prompt.values()),
+        cwd=recorder.cwd,
+        version=recorder.version,
+        link=recorder.link,
     )
 
 
-def _read_records(agent: AgentFormat, records: Iterable[LogRecord], path: Path | None = None) -> Conversation:
+def _read_records(agent: Agent, records: Iterable[LogRecord], path: Path | None = None) -> Conversation:
     parser = agent.parser(path, keep_items=True)
     for record in records:
         parser.feed(record)

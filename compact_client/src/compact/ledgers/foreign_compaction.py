@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from compact.events import Evidence
 from compact.messages import RedactedMessage
 
 Format = Literal["chat", "responses", "anthropic"]
 LogFate = Literal["kept", "truncated", "cleared"]
+EVIDENCE: Final[tuple[Evidence, ...]] = ("possible", "inferred", "exact", "reported")
+"""The evidence for a compaction, from the weakest to the best: a sign such as fewer tokens, a prompt that was put
+together from a log, both prompts as they were sent, and the library that has compacted."""
 
 MAIN = ""
 """The key of the main thread. Other threads belong to sub-agents."""
@@ -57,3 +61,9 @@ class Compaction:
     line: int = 0
     turn: int = 0
     """The number of model calls before it."""
+    evidence: Evidence = "inferred"
+
+    @property
+    def is_inferred(self) -> bool:
+        """True if the prompts were not seen as they were sent, so that the fates of messages are inferred."""
+        return self.evidence in ("possible", "inferred")

@@ -119,7 +119,9 @@ class InferredLedger:
 
     def _entry(self, message: RedactedMessage, own_facts: Sequence[bool]) -> dict[str, Any]:
         fate, rule, into = self._fate(message.id or "", own_facts)
-        entry = {**_prompt_entry(message), "fate": fate, "rule": rule, "inferred": True}
+        entry = {**_prompt_entry(message), "fate": fate, "rule": rule}
+        if self.compaction.is_inferred:
+            entry["inferred"] = True
         return {**entry, "into": into} if into else entry
 
     def _fate(self, name: str, own_facts: Sequence[bool]) -> tuple[str, str, str | None]:

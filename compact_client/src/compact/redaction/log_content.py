@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from compact.messages import Message, RedactedMessage
-from compact.messages.seal import seal_message
+from compact.messages.seal import seal_message, seal_text, seal_tree
 from compact.redaction.labels import redact_items
 from compact.redaction.outbound import OutboundRedactor
 
+# Ledgers are built from redacted messages, so their texts and facts are clean, too.
+__all__ = ["LogRedactor", "seal_messages", "seal_text", "seal_tree"]
 _MAX_CACHED_LABELS = 10_000
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from compact.agents.registry import AGENTS
 from compact.cli import exit_codes, output
-from compact.importers import FORMATS
 from compact.importers.discovery import LogFilter, LogLocation
 from compact.importers.follower import FileReport, Importer, ImportOptions, default_jobs
 from compact.importers.log_source import size_of
@@ -136,7 +136,7 @@ def _follow(importer: Importer, logs: LogFilter, reports: list[FileReport], opti
 
 
 def _place(logs: LogFilter) -> str:
-    names = ", ".join(agent.title for agent in FORMATS if not logs.agents or agent.name in logs.agents)
+    names = ", ".join(agent.title for agent in AGENTS if not logs.agents or agent.name in logs.agents)
     return ", ".join(map(str, logs.paths)) or f"the logs of {names}"
 
 

@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from compact.agents.log_records import LogRecord, read_records
+from compact.agents.registry import BY_NAME
 from compact.cli.hooks.run import directory
 from compact.delivery.endpoint import LOCAL_URL, configured_url
 from compact.exceptions import CompactError
-from compact.importers.agents.claude_code import ClaudeCodeParser
-from compact.importers.agents.formats import BY_NAME
 from compact.importers.follower import ImportOptions, import_log
-from compact.importers.records import LogRecord, read_records
 from compact.importers.upload import ServerUpload
 from compact.importers.watch_state import WatchState
 from compact.ledgers.inferred_ledger import mask_messages
@@ -92,7 +91,7 @@ def _archive_prompt(source: Path, log: Path, job: dict[str, Any], upload: Server
     """Archive the prompt that is about to be compacted, with the number of the compaction."""
     if not source.is_file():
         return
-    parser = ClaudeCodeParser(log)
+    parser = BY_NAME["claude-code"].parser(log)
     size = job.get("size")
     with source.open("rb") as stream:
         for record in read_records(stream):
@@ -100,11 +99,11 @@ def _archive_prompt(source: Path, log: Path, job: dict[str, Any], upload: Server
                 break
             if isinstance(record, LogRecord):
                 parser.feed(record)
-    thread = parser.log.thread()
-    messages = mask_messages(list(thread.context.values()), parser.log.format)
+    thread = parser.recorder.own_thread
+    messages = mask_messages(list(thread.prompt.values()), parser.recorder.format)
     if messages:
-        session_id = parser.log.session_id or str(job.get("session_id"))
-        upload.archive(session_id, tuple(messages), thread.compactions + 1)
+        session_id = parser.recorder.session_id or str(job.get("session_id"))
+        upload.archive(session_id, tuple(messages), len(thread.compactions) + 1)
 
 
 def _remove_old_jobs() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +55,7 @@ def archive_transcript(compaction: Compaction) -> Steps[None]:
             raise ArchiveFailed(f"The transcript could not be archived: {reason}") from error
         _warn(compaction, reason)
         return
-    event = replace(event, **_receipt_properties(receipt))
+    event = event.add_receipt(receipt)
     # The archive may have transcripts of an earlier process. The steps of this session continue after them.
     compaction.archived_step = compaction.step = max(compaction.step, event.step)
     compaction.check.emit(event)
@@ -89,15 +88,3 @@ def _accepts_step(save: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return "step" in parameters or any(item.kind is item.VAR_KEYWORD for item in parameters.values())
-
-
-def _receipt_properties(receipt: Any) -> dict[str, Any]:
-    """Return what the archive has confirmed. A path and an S3 key also get the names that document 002 uses."""
-    if not isinstance(receipt, Mapping):
-        receipt = {"path": str(receipt)} if receipt is not None else {}
-    properties = {key: receipt[key] for key in ("state", "step", "path", "key", "id", "sha256") if key in receipt}
-    if "path" in properties:
-        properties["file_path"] = properties["path"]
-    if str(properties.get("key", "")).startswith("s3://"):
-        properties["S3_key"] = properties["key"]
-    return properties

@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from compact.importers.agents.claude_code import compaction_span, without_images
-from compact.importers.conversation import LogSpan, SessionLink, SessionLog, as_count, as_mapping, as_text, text_blocks
-from compact.importers.records import LogRecord
-from compact.ledgers.foreign_compaction import Compaction, LogMessage
+from compact.agents.log_records import LogRecord
+from compact.agents.log_values import as_count, as_mapping, as_text, text_blocks
+from compact.agents.tool_results import without_images
+from compact.ledgers.foreign_compaction import LogMessage
+from compact.recording import SessionLink, SessionRecorder
 
 NAME = "pi"
 CONTENT = ("message", "summary", "content")
@@ -40,7 +41,7 @@ class PiParser:
     """Reads one log file."""
 
     def __init__(self, path: Path | None = None, *, keep_items: bool = False) -> None:
-        self.log = SessionLog(NAME, "anthropic", keep_items=keep_items)
+        self.recorder = SessionRecorder(NAME, "anthropic", keep_items=keep_items)
         self._last: str | None = None
         self._entries: dict[str, _Entry] = {}
 
@@ -63,32 +64,32 @@ class PiParser:
                 text = as_text(line.get("summary")) or text_blocks(line.get("content"))
                 self._add_text(text, record, at, name="notice")
             case "model_change":
-                self.log.model = as_text(line.get("modelId")) or self.log.model
+                self.recorder.model = as_text(line.get("modelId")) or self.recorder.model
         if name := as_text(line.get("id")):
-            context = self.log.thread().context
-            prompt = tuple(context.values()) if line.get("type") == "compaction" else None
-            self._entries[name] = _Entry(as_text(line.get("parentId")), context.get(name), prompt)
+            messages = self.recorder.own_thread.prompt
+            prompt = tuple(messages.values()) if line.get("type") == "compaction" else None
+            self._entries[name] = _Entry(as_text(line.get("parentId")), messages.get(name), prompt)
             self._last = name
 
     def finish(self) -> None:
         """Do nothing: each record is complete."""
 
     def _read_header(self, line: Mapping[str, Any], at: str | None) -> None:
-        log = self.log
-        log.session_id, log.cwd = as_text(line.get("id")), as_text(line.get("cwd"))
-        log.model = as_text(line.get("modelId")) or log.model
-        log.version = str(line.get("version", 1))
-        log.note_time(at)
+        recorder = self.recorder
+        recorder.session_id, recorder.cwd = as_text(line.get("id")), as_text(line.get("cwd"))
+        recorder.model = as_text(line.get("modelId")) or recorder.model
+        recorder.version = str(line.get("version", 1))
+        recorder.note_time(at)
         parent = as_text(line.get("parentSession")) or as_text(line.get("branchedFrom"))
         if parent:
             # Logs are named <time>_<session>.jsonl.
-            log.link = SessionLink("forked", Path(parent).stem.rpartition("_")[2])
+            recorder.link = SessionLink("forked", Path(parent).stem.rpartition("_")[2])
 
     def _switch_branch(self, line: Mapping[str, Any]) -> None:
         """Continue from another entry than the last one, if the user went back to it."""
         parent = as_text(line.get("parentId"))
         if parent is not None and parent != self._last and parent in self._entries:
-            self.log.thread().replace_context(self._prompt_at(parent))
+            self.recorder.set_prompt(self._prompt_at(parent))
 
     def _prompt_at(self, name: str | None) -> list[LogMessage]:
         """Return the prompt at an entry: the messages on the path to it, from the last compaction."""
@@ -102,7 +103,7 @@ class PiParser:
         return path[::-1]
 
     def _add_message(self, message: Mapping[str, Any], record: LogRecord, at: str | None) -> None:
-        self.log.note_time(at)
+        self.recorder.note_time(at)
         match message.get("role"):
             case "assistant":
                 self._add_assistant(message, record, at)
@@ -115,67 +116,46 @@ class PiParser:
                 self._add_text(text_blocks(message.get("content")), record, at, name="user")
 
     def _add_text(self, text: str, record: LogRecord, at: str | None, *, name: str) -> None:
-        thread = self.log.thread()
         item = {"role": "user", "content": text}
         message = LogMessage(_id_of(record), item, at, record.line, is_program=name != "user")
-        self.log.add_message(thread, message)
-        self.log.add_span(LogSpan("user", name, at, at, payload={"text": text}, key=f"user:{message.id}"), thread)
+        self.recorder.add(message)
+        self.recorder.user(message, text)
 
     def _add_assistant(self, source: Mapping[str, Any], record: LogRecord, at: str | None) -> None:
-        log, thread = self.log, self.log.thread()
         content = source.get("content")
         blocks = content if isinstance(content, list) else [{"type": "text", "text": str(content or "")}]
         blocks = [_block(block) for block in blocks if isinstance(block, dict)]
         message = LogMessage(_id_of(record), {"role": "assistant", "content": blocks}, at, record.line)
-        log.add_message(thread, message)
-        model = as_text(source.get("model"))
-        log.model = model or log.model
-        log.generations += 1
-        log.add_span(
-            LogSpan(
-                "generation", model or "model", at, at, model, _usage(as_mapping(source.get("usage"))),
-                data={"turn": log.generations},
-                payload={"output": [message.item]},
-                is_error=source.get("stopReason") == "error",
-                key=f"generation:{message.id}",
-            ),
-            thread,
-        )  # fmt: skip
+        self.recorder.add(message)
+        span = self.recorder.generation(message.id, at=at, model=as_text(source.get("model")))
+        span.usage = _usage(as_mapping(source.get("usage")))
+        span.payload = {"output": [message.item]}
+        span.is_error = source.get("stopReason") == "error"
         for block in blocks:
             if block.get("type") == "tool_use":
-                call_id = str(block["id"])
-                call = LogSpan("tool", str(block["name"]), at, payload={"input": block["input"]}, key=f"tool:{call_id}")
-                thread.open_calls[call_id] = log.add_span(call, thread)
+                self.recorder.call(str(block["id"]), str(block["name"]), block["input"], at=at)
 
     def _add_result(self, source: Mapping[str, Any], record: LogRecord, at: str | None) -> None:
-        thread = self.log.thread()
         call_id, output = str(source.get("toolCallId")), without_images(source.get("content"))
         block = {"type": "tool_result", "tool_use_id": call_id, "content": output}
-        if source.get("isError"):
+        is_error = bool(source.get("isError"))
+        if is_error:
             block["is_error"] = True
-        self.log.add_message(thread, LogMessage(_id_of(record), {"role": "user", "content": [block]}, at, record.line))
-        span = thread.open_calls.pop(call_id, None)
-        if span is not None:
-            span.ended_at, span.is_error = at, bool(source.get("isError"))
-            span.payload = {**span.payload, "output": output}
-            self.log.add_span(span, thread)
+        self.recorder.add(LogMessage(_id_of(record), {"role": "user", "content": [block]}, at, record.line))
+        self.recorder.result(call_id, output, at=at, is_error=is_error)
 
     def _add_compaction(self, line: Mapping[str, Any], record: LogRecord, at: str | None) -> None:
-        thread = self.log.thread()
-        thread.compactions += 1
-        before = tuple(thread.context.values())
+        compaction = self.recorder.begin_compaction(_id_of(record), at=at, line=record.line)
+        before = compaction.before
         kept = before[self._first_kept(line, before) :]
-        compaction = Compaction(_id_of(record), thread.compactions, NAME, at, before, "anthropic", line=record.line)
-        compaction.trigger = "auto"
         compaction.tokens_before = as_count(line.get("tokensBefore")) or None
         compaction.summary = as_text(line.get("summary")) or ""
         compaction.summary_id = f"{compaction.id}-summary"
         compaction.fates = {message.id: ("kept", "after the first kept entry") for message in kept}
         item = {"role": "user", "content": compaction.summary}
         compaction.after = (LogMessage(compaction.summary_id, item, at, record.line, is_program=True), *kept)
-        thread.replace_context(compaction.after)
-        self.log.note_time(at)
-        self.log.add_span(compaction_span(compaction, "pi compacted"), thread)
+        self.recorder.note_time(at)
+        self.recorder.compaction(compaction, "pi compacted")
 
     def _first_kept(self, line: Mapping[str, Any], before: tuple[LogMessage, ...]) -> int:
         """Return the position of the first message that a compaction keeps."""

@@ -12,30 +12,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compact.importers.conversation import (
-    LogSpan,
-    SessionLink,
-    SessionLog,
-    Thread,
-    as_count,
-    as_list,
-    as_mapping,
-    as_text,
-    text_blocks,
-)
-from compact.importers.records import LogRecord, parse_line
-from compact.ledgers.foreign_compaction import Compaction, LogFate, LogMessage
+from compact.agents.claude_code.notices import is_notice
+from compact.agents.log_records import LogRecord, parse_line
+from compact.agents.log_values import as_count, as_list, as_mapping, as_text, text_blocks
+from compact.agents.tool_results import clear_prompt, without_images
+from compact.ledgers.foreign_compaction import Compaction, LogMessage
+from compact.recording import SessionLink, SessionRecorder, Thread
 
 NAME = "claude-code"
 CONTENT = ("message.content",)
+_TITLE = "Claude Code compacted"
 _INPUT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _SYNTHETIC_MODEL = "<synthetic>"
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _AGENT_FILE = re.compile(r"agent-(.+)")
 _SUBAGENT_TOOLS = ("Task", "Agent")
-# Texts that Claude Code itself puts into user messages.
-_NOTICE = re.compile(r"<(?:task-notification|command-|local-command-|system-reminder|bash-|user-prompt-submit-hook)")
-_CLEARED = "[Old tool result content cleared]"
 
 
 def is_log_line(line: Mapping[str, Any]) -> bool:
@@ -43,34 +34,36 @@ def is_log_line(line: Mapping[str, Any]) -> bool:
     return line.get("type") in ("user", "assistant") and isinstance(line.get("message"), dict) and "sessionId" in line
 
 
-def project_of(record: Mapping[str, Any]) -> str | None:
-    """Return the project folder that a record names."""
-    return as_text(record.get("cwd"))
+def is_of_subagent(path: Path) -> bool:
+    """Return True for the log of a sub-agent."""
+    return "subagents" in path.parts or path.name.startswith("agent-")
 
 
 class ClaudeCodeParser:
     """Reads one log file."""
 
     def __init__(self, path: Path | None = None, *, keep_items: bool = False) -> None:
-        self.log = SessionLog(NAME, "anthropic", keep_items=keep_items)
+        self.recorder = SessionRecorder(NAME, "anthropic", keep_items=keep_items)
         self._agent_threads: dict[str, str] = {}
         """The thread of each side-chain record of version 1, by uuid."""
         self._prompts: dict[str, str] = {}
         """The call of each sub-agent that is about to start, by its prompt."""
-        self._pending: tuple[Thread, Compaction, str] | None = None
-        self._messages: dict[str, tuple[str, LogMessage]] = {}
-        """The growing assistant message of each thread, with its `message.id`."""
-        self._generations: dict[str, LogSpan] = {}
+        self._connected: set[str] = set()
+        """The sub-agents whose call is known from a progress record."""
+        self._pending: tuple[Thread, Compaction, bool] | None = None
+        """A compaction whose new prompt is not known yet, and True if it was copied from another session."""
+        self._messages: dict[str, tuple[str, str]] = {}
+        """The `message.id` and the id of the growing assistant message of each thread."""
         if path is not None:
             self._read_name(path)
 
     def feed(self, record: LogRecord) -> None:
         """Read one record."""
-        line = record.value
-        if self.log.session_id is None:
-            self.log.session_id = as_text(line.get("sessionId"))
-        self.log.cwd = self.log.cwd or project_of(line)
-        self.log.version = self.log.version or as_text(line.get("version"))
+        line, recorder = record.value, self.recorder
+        if recorder.session_id is None:
+            recorder.session_id = as_text(line.get("sessionId"))
+        recorder.cwd = recorder.cwd or as_text(line.get("cwd"))
+        recorder.version = recorder.version or as_text(line.get("version"))
         match line.get("type"):
             case "system":
                 self._read_system(record)
@@ -85,34 +78,33 @@ class ClaudeCodeParser:
 
     def _read_name(self, path: Path) -> None:
         if match := _AGENT_FILE.fullmatch(path.stem):
-            self.log.agent_id = match[1]
+            self.recorder.agent_id = match[1]
             if path.parent.name == "subagents":
-                self.log.session_id = path.parent.parent.name
-            self._read_agent_meta(path.with_suffix(".meta.json"))
+                self.recorder.session_id = path.parent.parent.name
+            self._read_agent_meta(match[1], path.with_suffix(".meta.json"))
         elif _UUID.fullmatch(path.stem):
-            self.log.session_id = path.stem
+            self.recorder.session_id = path.stem
 
-    def _read_agent_meta(self, path: Path) -> None:
+    def _read_agent_meta(self, agent_id: str, path: Path) -> None:
         try:
             meta = as_mapping(parse_line(path.read_bytes()))
         except (OSError, ValueError):
             meta = {}
         call = as_text(meta.get("toolUseId")) or as_text(meta.get("toolUseID"))
-        agent_type = as_text(meta.get("agentType"))
-        self._add_agent(self.log.agent_id or "", f"tool:{call}" if call else None, agent_type, None)
+        self.recorder.agent(agent_id, name=as_text(meta.get("agentType")), parent=f"tool:{call}" if call else None)
 
     # Threads.
 
     def _thread_of(self, record: LogRecord) -> Thread:
-        line = record.value
-        if not line.get("isSidechain") and not self.log.agent_id:
-            return self.log.thread()
-        key = as_text(line.get("agentId")) or self.log.agent_id or self._side_chain(record)
-        thread = self.log.thread(key)
-        if thread.key != self.log.agent_id and not thread.context and thread.generation is None:
+        line, recorder = record.value, self.recorder
+        if not line.get("isSidechain") and not recorder.agent_id:
+            return recorder.thread()
+        key = as_text(line.get("agentId")) or recorder.agent_id or self._side_chain(record)
+        thread = recorder.thread(key)
+        if thread.key != recorder.agent_id and not thread.prompt and thread.generation is None:
             prompt = text_blocks(as_mapping(line.get("message")).get("content"))
             call = self._prompts.pop(prompt, None)
-            self._add_agent(key, f"tool:{call}" if call else None, None, as_text(line.get("timestamp")))
+            recorder.agent(key, at=as_text(line.get("timestamp")), parent=f"tool:{call}" if call else None)
         return thread
 
     def _side_chain(self, record: LogRecord) -> str:
@@ -122,29 +114,27 @@ class ClaudeCodeParser:
         self._agent_threads[uuid] = key
         return key
 
-    def _add_agent(self, agent_id: str, parent: str | None, name: str | None, at: str | None) -> None:
-        self.log.add_span(LogSpan("agent", name or "sub-agent", at, key=f"agent:{agent_id}", parent=parent))
-
     def _read_progress(self, line: Mapping[str, Any]) -> None:
         """Connect a running sub-agent to its call."""
         data = as_mapping(line.get("data"))
         call = as_text(line.get("parentToolUseID")) or as_text(line.get("toolUseID"))
         agent_id = as_text(data.get("agentId"))
-        if data.get("type") == "agent_progress" and agent_id and call and f"agent:{agent_id}" not in self._prompts:
-            self._prompts[f"agent:{agent_id}"] = call
-            self._add_agent(agent_id, f"tool:{call}", None, None)
+        if data.get("type") == "agent_progress" and agent_id and call and agent_id not in self._connected:
+            self._connected.add(agent_id)
+            self.recorder.agent(agent_id, parent=f"tool:{call}")
 
     # Messages.
 
     def _is_copied(self, line: Mapping[str, Any]) -> bool:
         """Return True for a record of the session that this one continues."""
+        recorder = self.recorder
         origin = as_text(as_mapping(line.get("forkedFrom")).get("sessionId"))
         session_id = as_text(line.get("sessionId"))
         if origin:
-            self.log.link = self.log.link or SessionLink("forked", origin)
+            recorder.link = recorder.link or SessionLink("forked", origin)
             return True
-        if session_id and self.log.session_id and session_id != self.log.session_id and not self.log.agent_id:
-            self.log.link = self.log.link or SessionLink("resumed", session_id)
+        if session_id and recorder.session_id and session_id != recorder.session_id and not recorder.agent_id:
+            recorder.link = recorder.link or SessionLink("resumed", session_id)
             return True
         return False
 
@@ -152,12 +142,12 @@ class ClaudeCodeParser:
         line = record.value
         thread = self._thread_of(record)
         uuid = as_text(line.get("uuid")) or record.digest
-        if uuid in thread.context or uuid in thread.aliases:
+        if uuid in thread.prompt or uuid in thread.aliases:
             return  # written twice, for example by a session that was resumed
         is_copied = self._is_copied(line)
         at = as_text(line.get("timestamp"))
         if not is_copied:
-            self.log.note_time(at)
+            self.recorder.note_time(at)
         message = LogMessage(uuid, dict(line["message"]), at, record.line)
         if line.get("isCompactSummary"):
             message.is_program = True
@@ -175,16 +165,13 @@ class ClaudeCodeParser:
         blocks = content if isinstance(content, list) else [{"type": "text", "text": str(content or "")}]
         blocks = [block for block in blocks if isinstance(block, dict)]
         name = as_text(source.get("id")) or message.id
-        last_name, known = self._messages.get(thread.key, ("", None))
-        if known is not None and last_name == name and known.id in thread.context:
-            known.item["content"].extend(blocks)
-            known.masked = None
-            thread.aliases[message.id] = known.id
-            message = known
+        last_name, known = self._messages.get(thread.key, ("", ""))
+        if last_name == name and known in thread.prompt:
+            message = self.recorder.extend(known, message, blocks, thread)
         else:
             message.item = {"role": "assistant", "content": list(blocks)}
-            self._messages[thread.key] = name, message
-            self.log.add_message(thread, message)
+            self._messages[thread.key] = name, message.id
+            self.recorder.add(message, thread)
         if is_copied:
             return
         self._add_generation(thread, name, message, source, line)
@@ -194,62 +181,48 @@ class ClaudeCodeParser:
         self, thread: Thread, name: str, message: LogMessage, source: Mapping[str, Any], line: Mapping[str, Any]
     ) -> None:
         at, model = as_text(line.get("timestamp")), as_text(source.get("model"))
-        span = self._generations.get(thread.key)
-        if span is None or span.key != f"generation:{name}":
-            model = None if model == _SYNTHETIC_MODEL else model
-            self.log.generations += not thread.key
-            data = {"turn": self.log.generations}
-            span = LogSpan("generation", model or "model", at, at, model, data=data, key=f"generation:{name}")
-            self._generations[thread.key] = thread.generation = span
-            if not thread.key:
-                self.log.model = model or self.log.model
+        model = None if model == _SYNTHETIC_MODEL else model
+        span = self.recorder.generation(name, at=at, model=model, thread=thread)
         # The counts of a message are repeated with each block, and the last block has the final ones.
         span.usage = _usage(as_mapping(source.get("usage"))) or span.usage
-        span.ended_at = _later(span.ended_at, at)
+        span.ended_at = max(filter(None, (span.ended_at, at)), default=None)
         span.is_error = bool(line.get("isApiErrorMessage"))
         span.payload = {"output": [{"role": "assistant", "content": message.item["content"]}]}
-        self.log.add_span(span, thread)
 
     def _open_tool_calls(self, thread: Thread, blocks: Sequence[Mapping[str, Any]], at: str | None) -> None:
         for block in blocks:
             if block.get("type") != "tool_use":
                 continue
-            call_id = str(block.get("id"))
-            arguments = block.get("input")
-            span = LogSpan("tool", str(block.get("name")), at, payload={"input": arguments}, key=f"tool:{call_id}")
-            thread.open_calls[call_id] = self.log.add_span(span, thread)
+            call_id, arguments = str(block.get("id")), block.get("input")
+            span = self.recorder.call(call_id, str(block.get("name")), arguments, at=at, thread=thread)
             if span.name in _SUBAGENT_TOOLS and isinstance(arguments, Mapping):
                 self._prompts[str(arguments.get("prompt"))] = call_id
 
     def _add_user(self, thread: Thread, message: LogMessage, line: Mapping[str, Any], *, is_copied: bool) -> None:
         content = message.item.get("content")
         text = text_blocks(content)
-        message.is_program = bool(line.get("isMeta")) or _NOTICE.match(text.lstrip()) is not None
-        self.log.add_message(thread, message)
+        message.is_program = bool(line.get("isMeta")) or is_notice(text)
+        self.recorder.add(message, thread)
         if is_copied:
             return
         results = [block for block in as_list(content) if as_mapping(block).get("type") == "tool_result"]
         for block in results:
-            self._close_call(thread, block, line)
-        if results:
-            return
-        name = "notice" if message.is_program else "user"
-        span = LogSpan("user", name, message.at, message.at, payload={"text": text}, key=f"user:{message.id}")
-        self.log.add_span(span, thread)
+            self._add_result(thread, block, line)
+        if not results:
+            self.recorder.user(message, text, thread)
 
-    def _close_call(self, thread: Thread, block: Mapping[str, Any], line: Mapping[str, Any]) -> None:
-        call_id = str(block.get("tool_use_id"))
-        span = thread.open_calls.pop(call_id, None)
-        if span is None:
-            return
-        span.ended_at = as_text(line.get("timestamp"))
-        span.payload = {**span.payload, "output": without_images(block.get("content"))}
-        span.is_error = bool(block.get("is_error"))
-        self.log.add_span(span, thread)
-        if agent_id := as_text(as_mapping(line.get("toolUseResult")).get("agentId")):
-            self._add_agent(
-                agent_id, span.key, as_text(as_mapping(span.payload.get("input")).get("subagent_type")), None
-            )
+    def _add_result(self, thread: Thread, block: Mapping[str, Any], line: Mapping[str, Any]) -> None:
+        span = self.recorder.result(
+            str(block.get("tool_use_id")),
+            without_images(block.get("content")),
+            at=as_text(line.get("timestamp")),
+            is_error=bool(block.get("is_error")),
+            thread=thread,
+        )
+        agent_id = as_text(as_mapping(line.get("toolUseResult")).get("agentId"))
+        if span is not None and agent_id:
+            name = as_text(as_mapping(span.payload.get("input")).get("subagent_type"))
+            self.recorder.agent(agent_id, name=name, parent=span.key)
 
     # Compactions.
 
@@ -260,115 +233,73 @@ class ClaudeCodeParser:
         elif subtype == "microcompact_boundary":
             self._read_clearing(record)
 
-    def _new_compaction(self, record: LogRecord, metadata: Mapping[str, Any]) -> tuple[Thread, Compaction]:
+    def _begin_compaction(self, record: LogRecord, metadata: Mapping[str, Any]) -> tuple[Thread, Compaction]:
         line = record.value
         thread = self._thread_of(record)
         self._complete_compaction(thread)
         at = as_text(line.get("timestamp"))
-        self.log.note_time(at)
-        thread.compactions += 1
-        return thread, Compaction(
-            as_text(line.get("uuid")) or record.digest,
-            thread.compactions,
-            NAME,
-            at,
-            tuple(thread.context.values()),
-            "anthropic",
-            trigger=as_text(metadata.get("trigger")) or "auto",
-            tokens_before=as_count(metadata.get("preTokens")) or None,
-            tokens_after=as_count(metadata.get("postTokens")) or None,
-            duration_ms=as_count(metadata.get("durationMs")) or None,
-            thread=thread.key,
-            line=record.line,
-        )
+        self.recorder.note_time(at)
+        name = as_text(line.get("uuid")) or record.digest
+        compaction = self.recorder.begin_compaction(name, at=at, line=record.line, thread=thread)
+        compaction.trigger = as_text(metadata.get("trigger")) or "auto"
+        compaction.tokens_before = as_count(metadata.get("preTokens")) or None
+        compaction.tokens_after = as_count(metadata.get("postTokens")) or None
+        compaction.duration_ms = as_count(metadata.get("durationMs")) or None
+        return thread, compaction
 
     def _read_boundary(self, record: LogRecord) -> None:
         is_copied = self._is_copied(record.value)
         metadata = as_mapping(record.value.get("compactMetadata"))
-        thread, compaction = self._new_compaction(record, metadata)
+        thread, compaction = self._begin_compaction(record, metadata)
         preserved = _preserved_ids(compaction, thread, metadata)
         compaction.fates = dict.fromkeys(preserved, ("kept", "preserved by Claude Code"))
-        thread.replace_context(message for message in compaction.before if message.id in compaction.fates)
+        self.recorder.set_prompt((message for message in compaction.before if message.id in compaction.fates), thread)
         self._messages.pop(thread.key, None)
-        self._pending = (thread, compaction, "copied" if is_copied else "")
+        self._pending = thread, compaction, is_copied
 
     def _read_summary(self, thread: Thread, message: LogMessage, *, is_copied: bool) -> None:
         if self._pending is None or self._pending[0] is not thread:
             self._begin_without_boundary(thread, message, is_copied=is_copied)
-        assert self._pending is not None
-        compaction = self._pending[1]
-        compaction.summary = text_blocks(message.item.get("content"))
-        compaction.summary_id = message.id
         # The summary comes first, then the messages that were preserved.
-        thread.replace_context([message, *thread.context.values()])
-        if self.log.items is not None and not thread.key:
-            self.log.items.append(message.item)
+        preserved = tuple(thread.prompt.values())
+        self.recorder.add(message, thread)
+        self.recorder.set_prompt((message, *preserved), thread)
+        if self._pending is not None:
+            compaction = self._pending[1]
+            compaction.summary = text_blocks(message.item.get("content"))
+            compaction.summary_id = message.id
         self._complete_compaction(thread)
 
     def _begin_without_boundary(self, thread: Thread, message: LogMessage, *, is_copied: bool) -> None:
         """Start a compaction of an early version, which wrote only the summary."""
         self._complete_compaction(thread)
-        before = tuple(thread.context.values())
-        if before:
-            thread.compactions += 1
-        number = max(thread.compactions, 1)
-        compaction = Compaction(message.id, number, NAME, message.at, before, "anthropic", thread=thread.key)
-        compaction.line = message.line
-        thread.replace_context(())
-        # A session that starts with a summary continues another one. Its own prompt was never longer.
-        self._pending = (thread, compaction, "copied" if is_copied or not before else "")
+        if not thread.prompt:
+            return  # A session that starts with a summary continues another one. Its own prompt was never longer.
+        compaction = self.recorder.begin_compaction(message.id, at=message.at, line=message.line, thread=thread)
+        self.recorder.set_prompt((), thread)
+        self._pending = thread, compaction, is_copied
 
     def _read_clearing(self, record: LogRecord) -> None:
         """Read a boundary where old tool results were cleared and nothing was summarized."""
         metadata = as_mapping(record.value.get("microcompactMetadata"))
-        thread, compaction = self._new_compaction(record, metadata)
+        thread, compaction = self._begin_compaction(record, metadata)
         cleared = {str(name) for name in as_list(metadata.get("compactedToolIds"))}
-        fates: dict[str, tuple[LogFate, str]] = {}
-        after = []
-        for message in compaction.before:
-            item = clear_results(message.item, cleared)
-            is_cleared = item is not message.item
-            fates[message.id] = ("cleared", "old tool result") if is_cleared else ("kept", "not a cleared tool result")
-            after.append(LogMessage(message.id, item, message.at, message.line) if is_cleared else message)
-        compaction.fates = fates
+        after, compaction.fates = clear_prompt(compaction.before, cleared)
         saved = as_count(metadata.get("tokensSaved"))
         if compaction.tokens_before and saved:
             compaction.tokens_after = max(0, compaction.tokens_before - saved)
-        thread.replace_context(after)
-        self._pending = (thread, compaction, "")
+        self.recorder.set_prompt(after, thread)
+        self._pending = thread, compaction, False
         self._complete_compaction(thread)
 
     def _complete_compaction(self, thread: Thread | None) -> None:
-        """Add the span of a compaction whose new prompt is known."""
+        """Record a compaction whose new prompt is known."""
         if self._pending is None or (thread is not None and self._pending[0] is not thread):
             return
-        (owner, compaction, state), self._pending = self._pending, None
-        compaction.after = tuple(owner.context.values())
-        if state == "copied":
-            return
-        self.log.add_span(compaction_span(compaction, "Claude Code compacted"), owner)
-
-
-def compaction_span(compaction: Compaction, name: str) -> LogSpan:
-    """Return the span of a compaction."""
-    data = {"trigger": compaction.trigger, "tokens_before": compaction.tokens_before}
-    payload = {"summary": compaction.summary} if compaction.summary is not None else {}
-    return LogSpan(
-        "compaction", name, compaction.at, compaction.at, data=data, payload=payload,
-        key=f"compaction:{compaction.id}", compaction=compaction,
-    )  # fmt: skip
-
-
-def without_images(content: Any) -> Any:
-    """Return content with a note in place of each image."""
-    if not isinstance(content, list):
-        return content
-    return [_image_note(block) if as_mapping(block).get("type") == "image" else block for block in content]
-
-
-def _image_note(block: Mapping[str, Any]) -> dict[str, Any]:
-    data = as_mapping(block.get("source")).get("data") or block.get("data")
-    return {"type": "text", "text": f"[image, {len(data) if isinstance(data, str) else 0:,} base64 characters]"}
+        (owner, compaction, is_copied), self._pending = self._pending, None
+        compaction.after = tuple(owner.prompt.values())
+        if not is_copied:
+            self.recorder.compaction(compaction, _TITLE)
 
 
 def _preserved_ids(compaction: Compaction, thread: Thread, metadata: Mapping[str, Any]) -> set[str]:
@@ -387,17 +318,6 @@ def _preserved_ids(compaction: Compaction, thread: Thread, metadata: Mapping[str
     return set(ids[first : last + 1])
 
 
-def clear_results(item: dict[str, Any], cleared: set[str]) -> dict[str, Any]:
-    """Return a message with a note in place of the results of some calls, or the message itself if it has none."""
-    blocks = as_list(item.get("content"))
-    if not any(as_mapping(block).get("tool_use_id") in cleared for block in blocks):
-        return item
-    content = [
-        {**block, "content": _CLEARED} if as_mapping(block).get("tool_use_id") in cleared else block for block in blocks
-    ]
-    return {**item, "content": content}
-
-
 def _usage(usage: Mapping[str, Any]) -> dict[str, int]:
     # Anthropic's input_tokens excludes cached tokens, which also fill the context window.
     input_tokens = sum(as_count(usage.get(name)) for name in _INPUT_COUNTS)
@@ -408,7 +328,3 @@ def _usage(usage: Mapping[str, Any]) -> dict[str, int]:
         "cached_tokens": as_count(usage.get("cache_read_input_tokens")),
         "output_tokens": as_count(usage.get("output_tokens")),
     }
-
-
-def _later(one: str | None, other: str | None) -> str | None:
-    return max(filter(None, (one, other)), default=None)

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compact.importers.records import LogRecord, SkippedLine, parse_line
+from compact.agents.agent import Status
+from compact.agents.log_records import LogRecord, SkippedLine, parse_line
 
 _TIMEOUT_S = 2.0
 _RECENT_S = 86_400.0  # A prompt that started earlier is answered by now.
@@ -29,8 +30,6 @@ _ROWS = f"""
     UNION ALL SELECT session_id, time_updated, {_SIZE} FROM part
     UNION ALL SELECT id, time_updated, 0 FROM session
 """  # noqa: S608 - constants
-Status = tuple[int, int]
-"""The bytes of a log, and the time of its last change in nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +45,16 @@ class _Index:
 _known: dict[Path, _Index] = {}
 
 
+def is_storage(path: Path) -> bool:
+    """Return True for a database of opencode."""
+    return path.suffix == ".db"
+
+
 def is_session(path: Path) -> bool:
     """Return True if a path names a session in opencode's storage."""
     if path.suffix != ".json":
         return False
-    return path.parent.suffix == ".db" or path.parts[-4:-2] == ("storage", "session")
+    return is_storage(path.parent) or path.parts[-4:-2] == ("storage", "session")
 
 
 def find_sessions(root: Path) -> Iterator[Path]:
@@ -81,7 +85,7 @@ def sessions_of(database: Path) -> list[Path]:
 
 def status_of(path: Path) -> Status:
     """Return the size and the last change of a session. Raise `OSError` if it is gone."""
-    if path.parent.suffix != ".db":
+    if not is_storage(path.parent):
         statuses = [file.stat() for file in _files(path)]
         return sum(item.st_size for item in statuses), max(item.st_mtime_ns for item in statuses)
     if path.name == _UNREADABLE:
@@ -102,7 +106,7 @@ def _read_status(path: Path) -> Status:
 
 def directory_of(path: Path) -> str | None:
     """Return the directory that a session worked in."""
-    if path.parent.suffix == ".db":
+    if is_storage(path.parent):
         rows = _query(path.parent, "SELECT directory FROM session WHERE id = ?", path.stem)
         return str(rows[0][0]) if rows else None
     try:
@@ -114,7 +118,7 @@ def directory_of(path: Path) -> str | None:
 
 def read_session(path: Path) -> Iterator[LogRecord | SkippedLine]:
     """Yield the session, then its messages with their parts, oldest first. A piece that is not valid is reported."""
-    read = _read_rows if path.parent.suffix == ".db" else _read_files
+    read = _read_rows if is_storage(path.parent) else _read_files
     yield from read(path)
 
 

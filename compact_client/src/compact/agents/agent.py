@@ -1,0 +1,92 @@
+"""The description of an agent: where its logs are, how to recognize them, and who reads them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from compact.agents.log_records import LogRecord, SkippedLine
+from compact.recording import SessionRecorder
+
+Status = tuple[int, int]
+"""The bytes of a log, and the time of its last change in nanoseconds."""
+
+
+class Parser(Protocol):
+    """Reads the records of one log into a recorder."""
+
+    recorder: SessionRecorder
+
+    def feed(self, record: LogRecord) -> None:
+        """Read one record."""
+
+    def finish(self) -> None:
+        """Complete what the log leaves open at its end."""
+
+
+class Storage(Protocol):
+    """The logs of an agent that does not write one file per session. A session is named by a path of its own."""
+
+    def is_storage(self, path: Path) -> bool:
+        """Return True if a path contains sessions and is not a directory."""
+
+    def is_session(self, path: Path) -> bool:
+        """Return True if a path names a session."""
+
+    def sessions_of(self, storage: Path) -> list[Path]:
+        """Return the sessions in a path that is a storage."""
+
+    def find_sessions(self, root: Path) -> Iterator[Path]:
+        """Yield the sessions below a directory."""
+
+    def status_of(self, path: Path) -> Status:
+        """Return the size and the last change of a session. Raise `OSError` if it is gone."""
+
+    def directory_of(self, path: Path) -> str | None:
+        """Return the directory that a session worked in."""
+
+    def read_session(self, path: Path) -> Iterator[LogRecord | SkippedLine]:
+        """Yield the records of a session. Their ends add up to its size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """One agent. Its folder contains everything that is true only of it, and nothing else needs to change."""
+
+    name: str
+    title: str
+    directory: str
+    """The default place of the logs, relative to the home directory."""
+    variable: str
+    """The environment variable with which the agent itself changes its home."""
+    below: str
+    """The part of `directory` below that home."""
+    patterns: tuple[str, ...]
+    """The logs in the agent's own place."""
+    file_names: tuple[str, ...] = ("*.jsonl",)
+    """The logs in any other directory that a user names."""
+    recognizes: Callable[[Mapping[str, Any]], bool]
+    """Returns True for one of the first lines of a log."""
+    parser: Callable[..., Parser]
+    content: tuple[str, ...]
+    """The keys with conversation text. They are redacted before the parser, which reads text from nowhere else."""
+    storage: Storage | None = None
+    session_of: Callable[[str], str] = str
+    """Returns the session id in the name of a log, if it has more than that."""
+    is_of_subagent: Callable[[Path], bool] = lambda path: False
+    """Returns True for a log that is a part of another session."""
+
+    def root(self) -> Path:
+        """Return the directory of the logs."""
+        home = os.environ.get(self.variable)
+        return Path(home).expanduser() / self.below if home else Path.home() / self.directory
+
+    def files(self, root: Path) -> Iterator[Path]:
+        """Yield the logs below a directory."""
+        if self.storage is not None:
+            yield from self.storage.find_sessions(root)
+        for pattern in self.patterns:
+            yield from (path for path in root.rglob(pattern) if path.is_file())

@@ -1,0 +1,39 @@
+"""Find the agents: each folder of this package has an `AGENT`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from compact import agents
+from compact.agents.agent import Agent, Storage
+
+
+def _find_agents() -> Iterator[Agent]:
+    for module in pkgutil.iter_modules(agents.__path__):
+        if module.ispkg:
+            yield importlib.import_module(f"{agents.__name__}.{module.name}").AGENT
+
+
+AGENTS: tuple[Agent, ...] = tuple(_find_agents())
+BY_NAME: Mapping[str, Agent] = {agent.name: agent for agent in AGENTS}
+
+
+def detect_agent(line: Mapping[str, Any]) -> Agent | None:
+    """Return the agent whose log has this line, or None if the line does not tell."""
+    return next((agent for agent in AGENTS if agent.recognizes(line)), None)
+
+
+def storage_of(path: Path) -> Storage | None:
+    """Return the storage that a path names a session of, or None for an ordinary file."""
+    storages = (agent.storage for agent in AGENTS)
+    return next((storage for storage in storages if storage is not None and storage.is_session(path)), None)
+
+
+def titles(conjunction: str) -> str:
+    """Return the agents as a list in words, such as `Codex, opencode and pi`."""
+    *others, last = (agent.title for agent in AGENTS)
+    return f"{', '.join(others)} {conjunction} {last}" if others else last

@@ -1,1 +1,0 @@
-"""The agents whose session logs can be read, one module each."""
