@@ -54,6 +54,7 @@ def check_accessibility(page: Page) -> None:
     assert results.violations_count == 0, results.generate_report()
 
 
+@pytest.mark.req("A-UI-2")
 def test_the_ledger_shows_words_and_opens_a_message_as_a_bubble(sign_in: SignIn, session: str) -> None:
     page = sign_in("developer")
     page.goto(f"/sessions/{session}/compactions/1/")
@@ -88,6 +89,7 @@ def test_a_line_of_the_summary_shows_its_source_messages(sign_in: SignIn, sessio
     expect(page.locator(".lineage-changes")).to_contain_text("0 added, 0 edited, 0 removed")
 
 
+@pytest.mark.req("A-UI-2")
 def test_operators_see_figures_and_no_text(sign_in: SignIn, session: str) -> None:
     page = sign_in("operator", width=390, height=844, dark=True)
     page.goto(f"/sessions/{session}/compactions/1/")
@@ -114,6 +116,7 @@ def test_two_sessions_share_one_chart_grammar(sign_in: SignIn, session: str) -> 
     check_accessibility(page)
 
 
+@pytest.mark.req("A-UI-2")
 def test_a_transcript_reads_as_a_conversation(server: Server, sign_in: SignIn, session: str) -> None:
     page = sign_in("auditor")
     page.goto(f"/transcripts/?q={session}")

@@ -29,6 +29,7 @@ def collect_reports(watch: subprocess.Popen[bytes], reports: list[dict[str, Any]
         reports.extend(map(json.loads, lines))
 
 
+@pytest.mark.req("A-CAP-1")
 def test_a_compaction_of_a_running_agent_appears_with_its_lost_facts(
     server: Server, sign_in: SignIn, tmp_path: Path
 ) -> None:

@@ -6,6 +6,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from tools import version_matrix
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,6 +20,18 @@ def test_every_extra_has_tests_of_its_own() -> None:
     assert set(version_matrix.TESTS) == {"base", *extras}
     files = [entry for entries in version_matrix.TESTS.values() for entry in entries if entry.startswith("tests/")]
     assert [entry for entry in files if not (ROOT / entry).exists()] == []
+
+
+@pytest.mark.req("A-PRO-2")
+def test_every_extra_is_tested_with_its_oldest_and_newest_version() -> None:
+    """The oldest version is a lower bound, which can be pinned."""
+    extras = version_matrix._extras()
+    combinations = version_matrix.combine([*extras, "all"], extras, ["3.11", "3.13"])
+    assert {(extra, age) for extra, age, _ in combinations} >= {
+        (x, age) for x in extras for age in ("oldest", "newest")
+    }
+    assert ("all", "newest", "3.13") in combinations
+    assert [entry for entries in extras.values() for entry in entries if ">=" not in entry] == []
 
 
 def test_a_python_that_is_not_installed_is_listed() -> None:

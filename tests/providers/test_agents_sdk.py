@@ -128,6 +128,7 @@ async def test_structured_output_images_and_documents(
     assert_valid(provider, min_requests=15)
 
 
+@pytest.mark.req("A-OVF-2")
 @pytest.mark.parametrize("report", ["http", "response.failed", "error"])
 @pytest.mark.parametrize("is_streamed", [False, True])
 @pytest.mark.parametrize("api", MODELS)
@@ -156,6 +157,7 @@ async def test_overflows_are_recovered(
     assert_valid(provider)
 
 
+@pytest.mark.req("A-ID-4")
 @pytest.mark.parametrize("way", ["previous_response_id", "conversation_id"])
 async def test_conversations_that_the_server_keeps(
     way: str, provider: StrictProvider, client: openai.AsyncOpenAI, manager: CompactManager
@@ -172,6 +174,7 @@ async def test_conversations_that_the_server_keeps(
     assert_valid(provider, min_requests=13)
 
 
+@pytest.mark.req("A-ID-3")
 @pytest.mark.parametrize("identity", ["session", "nothing"])
 async def test_users_at_the_same_time_stay_apart(
     identity: str, provider: StrictProvider, client: openai.AsyncOpenAI, manager: CompactManager
@@ -193,6 +196,7 @@ async def test_users_at_the_same_time_stay_apart(
     assert_valid(provider, min_requests=32)
 
 
+@pytest.mark.req("A-ID-3")
 async def test_one_compacting_value_and_concurrent_overflows(
     provider: StrictProvider, client: openai.AsyncOpenAI, roomy_manager: CompactManager, events: list[Any]
 ) -> None:

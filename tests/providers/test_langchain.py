@@ -132,6 +132,7 @@ def _report_at_the_end(prompt: Prompt) -> Turn:
     return turn if turn.calls else Turn(calls=(Call("Report", {"text": turn.text}),))
 
 
+@pytest.mark.req("A-OVF-2")
 @pytest.mark.parametrize(
     ("api", "is_streamed", "report"),
     [
@@ -153,6 +154,7 @@ async def test_overflows_are_recovered(
     assert_valid(provider)
 
 
+@pytest.mark.req("A-ID-3")
 @pytest.mark.parametrize("identity", ["thread", "nothing"])
 @pytest.mark.parametrize("kind", ["langchain", "langgraph"])
 async def test_users_at_the_same_time_stay_apart(

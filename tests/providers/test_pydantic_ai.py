@@ -87,6 +87,7 @@ async def test_streaming_images_documents_and_structured_output(
     assert compaction_count(events)
 
 
+@pytest.mark.req("A-OVF-2")
 @pytest.mark.parametrize("api", APIS)
 async def test_overflows_are_recovered(
     api: str, provider: StrictProvider, models: dict[str, Any], roomy_manager: CompactManager, events: list[Any]
@@ -99,6 +100,7 @@ async def test_overflows_are_recovered(
     assert_valid(provider)
 
 
+@pytest.mark.req("A-ID-3")
 @pytest.mark.parametrize("identity", ["shared", "nothing"])
 @pytest.mark.parametrize("window_tokens", [None, 3_000])
 async def test_users_at_the_same_time_stay_apart(

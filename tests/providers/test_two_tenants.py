@@ -174,6 +174,7 @@ def question(secret: str, steps: int = 8) -> str:
     return f"Hello. My code is {secret}. Please work {steps}."
 
 
+@pytest.mark.req("A-ID-3")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("window_tokens", [None, 1_100], ids=["", "overflow"])
 async def test_concurrent_users_stay_apart(
@@ -195,6 +196,7 @@ async def test_concurrent_users_stay_apart(
         assert recorder.of("compact.pruned_messages")
 
 
+@pytest.mark.req("A-ID-3")
 @pytest.mark.parametrize("way", ["agents, Responses model", "langchain, openai"])
 def test_users_in_threads_stay_apart(way: str, provider: StrictProvider, recorder: Recorder) -> None:
     """Each thread has its own event loop, and both use the same agent."""
@@ -212,6 +214,7 @@ def test_users_in_threads_stay_apart(way: str, provider: StrictProvider, recorde
     assert [secret in answer for secret, answer in zip(USERS, answers, strict=True)] == [True, True]
 
 
+@pytest.mark.req("A-ID-1")
 @pytest.mark.parametrize("way", ["agents, model name", "langchain, openai"])
 async def test_runs_without_an_id_are_sessions_of_their_own(
     way: str, provider: StrictProvider, recorder: Recorder, capsys: pytest.CaptureFixture[str]
@@ -225,6 +228,7 @@ async def test_runs_without_an_id_are_sessions_of_their_own(
     assert capsys.readouterr().err.count("No session id was given") == 1
 
 
+@pytest.mark.req("A-OVF-2")
 @pytest.mark.parametrize("report", ["http", "response.failed", "error"])
 async def test_an_overflow_inside_a_stream_is_recovered(
     report: OverflowReport, provider: StrictProvider, recorder: Recorder
@@ -237,6 +241,7 @@ async def test_an_overflow_inside_a_stream_is_recovered(
     assert provider.rejections == []
 
 
+@pytest.mark.req("A-ID-4")
 @pytest.mark.parametrize("kind", ["name", "responses"])
 @pytest.mark.parametrize("state", ["conversation_id", "previous_response_id", "auto_previous_response_id", "filter"])
 async def test_a_conversation_that_the_server_keeps_is_sent_as_it_is(

@@ -226,7 +226,7 @@ def frames(server, client: httpx.Client, path: str) -> str:
         return "".join(received)
 
 
-@pytest.mark.req("P-SEC-1")
+@pytest.mark.req("P-SEC-1", "A-PRI-2")
 @pytest.mark.parametrize("role", ["operator", "developer", "auditor", "admin"])
 def test_no_address_shows_planted_content_without_the_right(server, login_as, ours, theirs, role: str):
     """Our content needs `view_payload`. The other project's content is invisible to all but the superuser."""
@@ -265,7 +265,7 @@ def test_hidden_fields_are_named_and_metadata_stays(server, login_as, ours):
     assert "Hidden. You don't have permission to view payloads." in page and "The lost facts are hidden." in page
 
 
-@pytest.mark.req("P-SEC-1")
+@pytest.mark.req("P-SEC-1", "A-PRI-2")
 def test_live_frames_obey_the_same_rule(server, login_as, ours):
     """An operator and a developer follow the same session. Only the developer's frames contain the text."""
     received = {}

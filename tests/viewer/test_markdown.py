@@ -12,6 +12,7 @@ SUMMARY = (
 )
 
 
+@pytest.mark.req("A-LIN-1")
 @pytest.mark.parametrize(
     "unit", ["[", "[]", "**a*", "_a __b ", "`a``", "![[]()", "<a ", "&#", "|a|b|\n", "-\n", "a|b\n-|-\n", "> "]
 )

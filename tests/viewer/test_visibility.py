@@ -44,6 +44,7 @@ def test_metadata_of_each_convention_is_visible():
     assert visible["langfuse.observation.usage_details"] == {"input": 10, "output": 2}
 
 
+@pytest.mark.req("A-PRI-2")
 def test_a_value_without_the_shape_of_its_field_is_content():
     """The convention, not the sender, decides what a model name or a token count looks like."""
     names = ("gen_ai.request.model", "gen_ai.usage.input_tokens", "error.type", "tool.name", "http.route", "usage")
@@ -122,6 +123,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.req("A-PRI-2")
 @settings(max_examples=50)
 @given(st.sampled_from([*KINDS, "unknown"]), st.dictionaries(st.text(max_size=20), _JSON, max_size=6))
 def test_nothing_without_a_schema_is_visible(kind: str, data: dict[str, Any]):

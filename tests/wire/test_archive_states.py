@@ -35,7 +35,7 @@ def rows(server: Server, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return connection.execute(query, parameters).fetchall()
 
 
-@pytest.mark.req("K-STO-1")
+@pytest.mark.req("K-STO-1", "A-ARC-1")
 def test_every_compaction_has_a_transcript_after_restarts(server: Server, tmp_path: Path) -> None:
     """Three processes compact the same session, and so does another tenant. Each event names a stored transcript."""
     sessions = [f"states-{name}-{uuid.uuid4().hex[:8]}" for name in ("acme", "globex")]

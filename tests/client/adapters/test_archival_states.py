@@ -89,7 +89,7 @@ def archivals(recorder: Recorder) -> list[tuple[str, str, int]]:
     return [(event["session_id"], event["state"], event["step"]) for event in events]
 
 
-@pytest.mark.req("S-STO-1")
+@pytest.mark.req("S-STO-1", "A-ARC-1")
 @pytest.mark.parametrize("kind", ["file", "database", "s3"])
 def test_steps_continue_after_a_restart(kind: str, tmp_path: Path) -> None:
     """Three processes compact the same session. Files, events and summaries agree on the number."""
@@ -155,7 +155,7 @@ def test_a_long_lived_storage_remembers_the_step_of_the_server(tmp_path: Path) -
         ]
 
 
-@pytest.mark.req("K-STO-1")
+@pytest.mark.req("K-STO-1", "A-ARC-1")
 def test_without_a_spool_the_result_is_stored_or_an_error() -> None:
     """The upload happens before anything is pruned, so the first event is the final one."""
     with Archive() as archive:
@@ -171,7 +171,7 @@ def test_without_a_spool_the_result_is_stored_or_an_error() -> None:
         assert recorder.of("compact.archival")[0]["status"] == "error"
 
 
-@pytest.mark.req("K-STO-1")
+@pytest.mark.req("K-STO-1", "A-ARC-1")
 def test_a_later_failure_is_an_error_on_the_session(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A queued transcript that the server rejects is reported, also by the next process."""
     with Archive() as archive:
@@ -224,6 +224,7 @@ def test_nothing_is_pruned_if_a_required_archive_fails(tmp_path: Path) -> None:
         assert "hunter2" not in json.dumps(recorder.events)
 
 
+@pytest.mark.req("A-ARC-1")
 def test_a_compaction_that_runs_again_is_archived_once(tmp_path: Path) -> None:
     """A failing artifact store makes the compaction start over. The transcript is the same."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from compact import CallbackExporter, CompactConfig, CompactManager
 from compact.adapters.plan_stores import MemoryCompactionStore
 
@@ -53,6 +54,7 @@ def without_randomness(value: Any) -> Any:
     return [without_randomness(item) for item in value] if isinstance(value, list) else value
 
 
+@pytest.mark.req("A-ID-2")
 def test_what_one_session_learns_does_not_change_another():
     """The other tenant's prompts and events are those of a manager that never had the first session."""
     shared_events: list[dict[str, Any]] = []

@@ -48,6 +48,7 @@ def edit_message(history: list[dict[str, Any]], index: int) -> list[dict[str, An
     return changed
 
 
+@pytest.mark.req("A-ID-2")
 @pytest.mark.parametrize(
     "newcomer",
     [
@@ -71,6 +72,7 @@ def test_a_newcomer_under_a_used_id_sees_nothing_of_the_log(renderer, newcomer):
     assert recorder.last("compact.warning")["code"] == "session_reset"
 
 
+@pytest.mark.req("A-ID-2")
 @pytest.mark.parametrize("index", [1, 3, 20, 40, 62, 63])
 @pytest.mark.parametrize("adopts", [False, True])
 def test_one_contradicting_message_makes_a_new_branch(index, adopts):
@@ -163,6 +165,7 @@ def test_equal_histories_stay_together_only_while_they_are_equal():
     assert "Bob" not in json.dumps(manager.preflight("s", [*alice, *dicts(1, start=90)]))
 
 
+@pytest.mark.req("A-ID-2")
 @pytest.mark.parametrize("store_kind", ["memory", "file"])
 def test_a_stored_plan_is_not_used_for_another_conversation(tmp_path, store_kind):
     """After a restart, a newcomer under a used id sees nothing, and the old conversation continues."""
@@ -237,6 +240,7 @@ ACTIONS = st.lists(
 )
 
 
+@pytest.mark.req("A-ID-2")
 @settings(max_examples=40)
 @given(ACTIONS)
 def test_no_sequence_of_histories_shows_one_users_words_to_the_other(actions):
@@ -261,6 +265,7 @@ def test_no_sequence_of_histories_shows_one_users_words_to_the_other(actions):
         histories[who] = out if action == "adopt" else history
 
 
+@pytest.mark.req("A-ID-2")
 def test_concurrent_users_with_one_id_stay_apart():
     """Threads and tasks interleave in any order."""
     manager = small_manager(limits={"max_branches": 16})

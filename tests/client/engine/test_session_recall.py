@@ -14,6 +14,7 @@ from compact.summary.structured_summary import StructuredSummary
 from recall_builders import SECRET, compacted_manager, history, texts
 
 
+@pytest.mark.req("A-REC-1")
 def test_a_removed_message_is_found_with_its_place():
     manager = compacted_manager("The order ORD-4471 ships from dock 12.")
     best, *_ = manager.recall("s", "ORD-4471")

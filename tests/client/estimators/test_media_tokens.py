@@ -39,7 +39,7 @@ def tokens(item: object, fmt: str, model: str) -> int:
     return COUNT.count_message(get_codec(fmt).decode(item, 0), model)
 
 
-@pytest.mark.req("K-ACC-1")
+@pytest.mark.req("K-ACC-1", "A-TOK-1")
 @pytest.mark.parametrize(
     ("model", "size", "detail", "expected"),
     [
@@ -124,7 +124,7 @@ def test_native_messages_with_parts_are_counted_too():
     assert COUNT.count_message(message, "claude-sonnet-4-5") == 1334 + 5
 
 
-@pytest.mark.req("K-ACC-1")
+@pytest.mark.req("K-ACC-1", "A-TOK-1")
 @pytest.mark.parametrize(
     ("fmt", "part"),
     [
@@ -141,7 +141,7 @@ def test_a_pdf_is_counted_by_its_pages(fmt, part):
     assert tokens(item, fmt, "claude-sonnet-4-5") == 3 * (2250 + 1600) + 4
 
 
-@pytest.mark.req("K-ACC-1")
+@pytest.mark.req("K-ACC-1", "A-TOK-1")
 @pytest.mark.parametrize(
     ("fmt", "part"),
     [
@@ -163,7 +163,7 @@ def test_a_text_document_is_counted_by_its_text(fmt, part):
     assert get_codec(fmt).decode(item, 0).text.startswith("one two three")
 
 
-@pytest.mark.req("K-ACC-1")
+@pytest.mark.req("K-ACC-1", "A-TOK-1")
 def test_audio_is_counted_by_its_duration():
     """20 seconds of WAV: OpenAI counts 10 tokens per second, Gemini 32."""
     file = io.BytesIO()
@@ -214,7 +214,7 @@ def test_frameworks_keep_binary_content_out_of_the_text():
     assert tokens(HostMessages([notes]).items[0], "langchain", "gpt-5") == 3 + 4
 
 
-@pytest.mark.req("K-ACC-1")
+@pytest.mark.req("K-ACC-1", "A-TOK-1")
 def test_a_session_of_screenshots_is_not_compacted_for_its_base64():
     """Ten screenshots of 60 kB are about 6,300 tokens of GPT-5, not 550,000."""
     manager = CompactManager(CompactConfig("gpt-5", 16_000))

@@ -72,6 +72,7 @@ def span_ids(events: list[dict[str, Any]]) -> set[str]:
     return {event["span_id"] for event in events if event["type"] == "span"}
 
 
+@pytest.mark.req("A-CAP-1")
 @pytest.mark.usefixtures("home")
 def test_watch_imports_the_agents_logs_once_per_project(server: Project, capsys: pytest.CaptureFixture[str]) -> None:
     """The state belongs to one server and key. Another project gets everything, and no secret is sent."""
@@ -194,6 +195,7 @@ class _Recording(DryRun):
         return super().send(batch)
 
 
+@pytest.mark.req("A-CAP-1")
 def test_a_growing_log_is_followed(tmp_path: Path) -> None:
     """A half-written line waits for its end. A call is open until its result arrives."""
     path = tmp_path / CLAUDE.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from compact.events import ArchivalEvent, CheckEvent, PrunedMessagesEvent, RetentionEvent, SummaryCreatedEvent
 from compact.importers import UNDISCLOSED, InferredLedger, infer_ledger, ingest_events, read_log
 
@@ -16,6 +17,7 @@ def ledgers(path: Path) -> list[InferredLedger]:
     return [infer_ledger(compaction) for compaction in read_log(path)[0].compactions]
 
 
+@pytest.mark.req("A-CAP-1")
 def test_every_message_of_a_foreign_compaction_has_an_inferred_fate() -> None:
     """Messages that Claude Code preserved are kept. The others are in the summary, or nothing of them is left."""
     clearing, ledger = ledgers(CLAUDE)
@@ -32,6 +34,7 @@ def test_every_message_of_a_foreign_compaction_has_an_inferred_fate() -> None:
     assert [entry["id"] for entry in ledger.after_entries] == ["s1", "a8"]
 
 
+@pytest.mark.req("A-CAP-1")
 def test_lost_facts_are_ranked_by_commitment() -> None:
     """A rule of the user comes first, then a decision. What the summary still says is kept."""
     ledger = ledgers(CLAUDE)[1]

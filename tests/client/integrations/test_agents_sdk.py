@@ -284,6 +284,7 @@ async def test_the_sdks_own_spans_are_sent_to_ariadne(manager: CompactManager, e
     assert {event["session_id"] for event in events} == {"group-1"}
 
 
+@pytest.mark.req("A-ID-4")
 async def test_a_server_managed_conversation_is_not_compacted(
     manager: CompactManager, events: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

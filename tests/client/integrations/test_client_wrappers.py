@@ -256,6 +256,7 @@ async def test_tokens_are_counted_without_compaction(
     assert provider.rejections == []
 
 
+@pytest.mark.req("A-ID-4")
 @pytest.mark.parametrize("way", ["previous_response_id", "conversation"])
 def test_conversations_that_the_server_keeps_are_sent_unchanged(
     way: str, provider: StrictProvider, clients: Clients, manager: CompactManager, events: list[Any]

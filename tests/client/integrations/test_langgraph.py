@@ -87,6 +87,7 @@ async def test_two_threads_at_once_stay_apart(manager: CompactManager) -> None:
     assert sum("SECRET-a" in text for text in texts) == sum("SECRET-b" in text for text in texts) == len(texts) / 2
 
 
+@pytest.mark.req("A-ID-1")
 def test_runs_without_a_thread_are_sessions_of_their_own(
     manager: CompactManager, events: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -187,6 +187,7 @@ async def run_generic(manager: CompactManager, user: str) -> tuple[str, str]:
 RUNS = [run_agents_sdk, run_langchain, run_langgraph, run_pydantic_ai, run_openai, run_anthropic, run_generic]
 
 
+@pytest.mark.req("A-REC-1")
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.__name__)
 async def test_each_user_recalls_only_their_own_conversation(
     run: Any, manager: CompactManager, events: list[Any]

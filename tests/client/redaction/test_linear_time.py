@@ -89,7 +89,7 @@ def growth(redactor: Redactor, unit: str) -> float:
     return min((seconds(redactor, large) / max(seconds(redactor, small), 1e-4)) ** 0.5 for _ in range(3))
 
 
-@pytest.mark.req("S-RED-1")
+@pytest.mark.req("S-RED-1", "A-LIN-1")
 def test_the_cost_of_hostile_text_at_most_doubles_with_its_size(redactor: Redactor) -> None:
     """Each unit is repeated. A doubling of the text may cost at most 2.5 times as much."""
     slow = {}

@@ -112,7 +112,7 @@ def compact_both(**options: Any) -> CompactManager:
     return manager
 
 
-@pytest.mark.req("S-RED-1")
+@pytest.mark.req("S-RED-1", "A-PRI-1")
 @pytest.mark.parametrize("renderer", RENDERERS)
 @pytest.mark.parametrize("style", STYLES)
 def test_no_line_of_a_key_is_in_events_archives_or_plans(style: str, renderer: str, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_no_line_of_a_key_is_in_the_records_of_other_strategies(ladder: tuple[st
     assert leaks(recorder.events, tmp_path) == []
 
 
-@pytest.mark.req("S-RED-1")
+@pytest.mark.req("S-RED-1", "A-PRI-1")
 @pytest.mark.parametrize("is_background", [False, True])
 def test_no_line_of_a_key_is_sent_to_a_model(is_background: bool, tmp_path: Path) -> None:
     """Requests to an endpoint contain placeholders, also on the loopback interface, and the cache on disk too."""
@@ -186,7 +186,7 @@ def test_a_custom_summarizer_gets_redacted_messages_and_can_leak_nothing(tmp_pat
     assert manager.plan("acme") is not None
 
 
-@pytest.mark.req("S-RED-1")
+@pytest.mark.req("S-RED-1", "A-PRI-1")
 @pytest.mark.parametrize("is_up", [True, False])
 def test_no_line_of_a_key_is_in_requests_or_in_the_spool(is_up: bool, tmp_path: Path) -> None:
     """Events and transcripts are redacted before they are written to disk or sent."""
@@ -204,7 +204,7 @@ def test_no_line_of_a_key_is_in_requests_or_in_the_spool(is_up: bool, tmp_path: 
     assert is_up or any(path.is_file() and path.stat().st_size for path in (tmp_path / "transcripts").rglob("*"))
 
 
-@pytest.mark.req("S-RED-1")
+@pytest.mark.req("S-RED-1", "A-PRI-1")
 def test_no_line_of_a_key_is_in_a_database_a_bucket_or_a_span(tmp_path: Path) -> None:
     """The other archives, and OpenTelemetry spans with their payload."""
     from opentelemetry.sdk.trace import TracerProvider

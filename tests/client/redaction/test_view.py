@@ -64,6 +64,7 @@ def test_a_message_without_secrets_is_equal_to_its_original() -> None:
     assert view.mask(message) == message and view.mask(message).content is message.content
 
 
+@pytest.mark.req("A-PRI-1")
 def test_redacted_values_cannot_be_made_from_plain_text() -> None:
     """Neither the constructors nor `replace` create one, so a sink that asks for the type gets redacted text."""
     redacted = RedactionView().mask(Message("user", "hello"))
@@ -89,7 +90,7 @@ def test_redacted_values_can_be_copied(copy_of: Callable[[Any], Any]) -> None:
     assert copy_of(event["text"]) == "raw" and copy_of(event["tree"]) == {"texts": ["raw"]}
 
 
-@pytest.mark.req("S-RED-1")
+@pytest.mark.req("S-RED-1", "A-PRI-1")
 def test_a_secret_that_is_split_over_two_messages_is_found_in_both() -> None:
     """It is also found if the second half arrives after the first was redacted."""
     first, second, third = log_messages(

@@ -72,7 +72,7 @@ def test_every_style_keeps_constraints_ids_paths_and_errors(style):
         assert fact in text, fact
 
 
-@pytest.mark.req("S-SUM-1")
+@pytest.mark.req("S-SUM-1", "A-SUM-1")
 def test_task_state_assigns_lines_to_fields():
     """Constraints, decisions with their rationale, open items, files and commands contain the right lines."""
     summary = summarize(coding_session())
@@ -90,7 +90,7 @@ def ledger(messages: list[Message]) -> list[str]:
     return [line for line in lines if line.startswith("[") and " :: " in line]
 
 
-@pytest.mark.req("S-SUM-2")
+@pytest.mark.req("S-SUM-2", "A-SUM-2")
 def test_decision_log_has_the_ledger_format():
     """Each line has the source message, the decision, its rationale, the call before it and the result after it."""
     assert ledger(coding_session()) == [
@@ -146,7 +146,7 @@ def test_the_ledger_shows_the_key_line_of_a_long_result():
     ]
 
 
-@pytest.mark.req("S-SUM-3")
+@pytest.mark.req("S-SUM-3", "A-SUM-2")
 def test_code_delta_has_a_bullet_per_file():
     """The bullet has the path and the first line that the edit adds."""
     text = summarize(coding_session(), style="code_delta").render()

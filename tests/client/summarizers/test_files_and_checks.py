@@ -12,6 +12,7 @@ from tests.growth import assert_linear
 from tests.summary_session import Session, edit
 
 
+@pytest.mark.req("A-SUM-1")
 def test_files_are_listed_by_what_happened_to_them():
     """Created, changed, deleted, renamed and read files have sections relative to their common directory."""
     session = Session("Clean up the package.")

@@ -11,6 +11,7 @@ from compact.summarizers import ExtractiveSummarizer
 from tests.summary_session import Session
 
 
+@pytest.mark.req("A-SUM-1")
 def test_a_record_stays_on_one_line_with_its_id_first():
     """Every value stands with its record, and a child stands below its parent."""
     reservation = {

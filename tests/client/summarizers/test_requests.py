@@ -10,6 +10,7 @@ from compact.messages import Message
 from tests.summary_session import STYLES, Session
 
 
+@pytest.mark.req("A-SUM-1")
 def test_the_first_and_the_newest_request_are_on_top_without_greetings():
     """Greetings, wrappers and banners are not requests."""
     session = Session(

@@ -48,6 +48,7 @@ SHORT_SESSION = [
 ]
 
 
+@pytest.mark.req("A-SUM-2")
 def test_goals_decisions_open_items_and_files_are_counted():
     """A summary without them is not reported as complete, and one with them is."""
     empty = StructuredSummary()

@@ -111,6 +111,7 @@ def test_instructions_come_before_names():
     assert all(rule in text for rule in rules)
 
 
+@pytest.mark.req("A-SUM-1")
 def test_a_changed_value_is_shown_with_the_old_one_marked_as_past():
     """The old value is nowhere shown as current."""
     session = Session("Raise the limit.").call("Read", "RETRY_LIMIT = 3", file_path="src/a.py")
@@ -220,6 +221,7 @@ def test_a_rendered_state_can_be_parsed(style):
     assert parsed.render() == summary.render()
 
 
+@pytest.mark.req("A-LIN-1")
 @pytest.mark.parametrize(
     "unit",
     [
@@ -264,7 +266,7 @@ def short_session() -> Session:
     return session
 
 
-@pytest.mark.req("P-SUM-1")
+@pytest.mark.req("P-SUM-1", "A-SUM-2")
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("count", [4, 9])
 def test_a_short_remainder_is_copied_in_every_style(style, count):

@@ -178,6 +178,7 @@ OTLP_BODIES: dict[str, Make] = {
 }
 
 
+@pytest.mark.req("A-LIN-1")
 @pytest.mark.parametrize("case", BODIES)
 def test_json_bodies_take_linear_time(case: str) -> None:
     assert_linear(decode, BODIES[case], ordinary=ordinary)
@@ -192,6 +193,7 @@ REDACTED_BODIES: dict[str, Make] = {
 }
 
 
+@pytest.mark.req("A-LIN-1")
 @pytest.mark.parametrize("case", REDACTED_BODIES)
 def test_bodies_with_secrets_take_linear_time(case: str) -> None:
     """Each is decoded and redacted as in a request."""
@@ -204,11 +206,13 @@ def test_short_invalid_events_cost_little_more_than_short_valid_ones(case: str) 
     assert_linear(decode, SHORT_EVENTS[case], ordinary=ordinary_short)
 
 
+@pytest.mark.req("A-LIN-1")
 @pytest.mark.parametrize("case", LINES)
 def test_ndjson_takes_linear_time(case: str) -> None:
     assert_linear(decode_lines, LINES[case], ordinary=lambda size: ordinary_short(size)[1:-1].replace(b"},", b"}\n"))
 
 
+@pytest.mark.req("A-LIN-1")
 @pytest.mark.parametrize("case", OTLP_BODIES)
 def test_otlp_json_takes_linear_time(case: str) -> None:
     assert_linear(decode_otlp_json, OTLP_BODIES[case], ordinary=ordinary_otlp)
@@ -222,6 +226,7 @@ def test_short_invalid_otlp_spans_cost_little_more_than_short_valid_ones() -> No
     assert_linear(decode_otlp_json, around(OTLP, b"{},", b"{}]}]}]}"), ordinary=ordinary_spans)
 
 
+@pytest.mark.req("A-LIN-1")
 def test_otlp_protobuf_takes_linear_time() -> None:
     """Deep values, many attributes and bytes that are no message."""
 
@@ -236,6 +241,7 @@ def test_otlp_protobuf_takes_linear_time() -> None:
         assert_linear(decode_otlp_protobuf, make)
 
 
+@pytest.mark.req("A-LIN-1")
 @pytest.mark.parametrize("unit", [b"{\n", b'{"a":', b'"\\"', b"[", b"{}\n", b'{"role":"user","content":[[]]}\n'])
 def test_transcripts_take_linear_time(unit: bytes) -> None:
     assert_linear(parse_transcript, lambda size: fill(unit, size))
@@ -248,6 +254,7 @@ JSON_PIECES = st.lists(
 ).map(b"".join)
 
 
+@pytest.mark.req("A-LIN-1")
 @settings(max_examples=15)
 @given(head=JSON_PIECES, unit=JSON_PIECES, tail=JSON_PIECES)
 def test_any_repeated_text_takes_linear_time(head: bytes, unit: bytes, tail: bytes) -> None:

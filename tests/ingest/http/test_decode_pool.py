@@ -99,6 +99,7 @@ async def test_errors_of_a_body_reach_the_caller(pool: DecodePool) -> None:
     assert await pool.parse_transcript(1, transcript) == parse_transcript(transcript)
 
 
+@pytest.mark.req("A-FAIR-1")
 async def test_large_bodies_of_one_project_leave_a_worker_for_others(pool: DecodePool) -> None:
     """A small body of another project, and of the same one, does not wait for the second large body."""
     finished: list[str] = []

@@ -84,6 +84,7 @@ def test_a_transcript_can_be_a_gzip_file(wire: Wire, name: str) -> None:
     assert (response.status_code, response.json()["session"], response.json()["messages"]) == (200, name, 1)
 
 
+@pytest.mark.req("A-FAIR-1")
 @pytest.mark.parametrize("owner", ["KEY", "PROJECT"])
 def test_a_key_or_project_over_its_rate_is_429(owner: str, start_server: Any) -> None:
     """The request succeeds after the time in Retry-After."""
@@ -98,6 +99,7 @@ def test_a_key_or_project_over_its_rate_is_429(owner: str, start_server: Any) ->
         assert wait_until(lambda: http.post(running.ingest_url, json=body[:1]).status_code == 200)
 
 
+@pytest.mark.req("A-FAIR-1")
 def test_a_full_queue_is_429_and_loses_nothing(start_server: Any) -> None:
     """While commits wait, a key gets 429 after its share of the queue. Everything that was accepted is stored once."""
     running = start_server("full", ARIADNE_INGEST_MAX_BACKLOG_S="1", ARIADNE_INGEST_ANSWER_TIMEOUT_S="60")

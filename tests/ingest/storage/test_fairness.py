@@ -26,6 +26,7 @@ def drain(queue: FairQueue[Batch]) -> list[int]:
     return served
 
 
+@pytest.mark.req("A-FAIR-1")
 def test_a_single_event_does_not_wait_behind_another_project() -> None:
     """Project 1 has 50 full batches in front of the only event of project 2."""
     queue: FairQueue[Batch] = FairQueue()
@@ -63,6 +64,7 @@ def test_order_within_a_project_is_kept() -> None:
         assert [batch for batch in served if batch.project_id == project_id] == expected
 
 
+@pytest.mark.req("A-FAIR-1")
 def test_a_busy_project_is_told_when_to_retry_and_others_are_not() -> None:
     """The limit follows the measured capacity, and one key leaves room for the other keys of its project."""
     backlog = Backlog(max_s=2)

@@ -81,6 +81,7 @@ def test_pages_fail_fast_while_the_database_hangs(stack: Stack) -> None:
     assert get_sessions(stack)[0] == 401
 
 
+@pytest.mark.req("A-OPS-1")
 def test_a_read_only_database_is_not_ready(stack: Stack) -> None:
     """As after a failover to a standby. /readyz gives the reason, and recovers."""
     stack.wait_until_ready()

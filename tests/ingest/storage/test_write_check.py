@@ -34,6 +34,7 @@ async def test_many_requests_are_one_write(monkeypatch: pytest.MonkeyPatch) -> N
         await check.close()
 
 
+@pytest.mark.req("A-OPS-1")
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("error", "reason"),

@@ -111,7 +111,7 @@ TAMPERINGS: dict[str, Callable[[], None]] = {
 }
 
 
-@pytest.mark.req("K-UI-3")
+@pytest.mark.req("K-UI-3", "A-ARC-2")
 @pytest.mark.parametrize("tampering", TAMPERINGS)
 def test_every_tampering_is_found_if_an_anchor_exists(ours: Project, tampering: str):
     """Also after the server wrote another anchor, which must not confirm the change."""
@@ -150,6 +150,7 @@ def test_the_report_names_the_anchor_and_what_came_after_it(ours: Project):
     assert "Anchor 1 was written at" in page and "Not anchored yet: 2 audit entries and" in page
 
 
+@pytest.mark.req("A-ARC-2")
 def test_a_restored_backup_is_found(ours: Project):
     """The database of an older backup, with the anchors of today."""
     anchor_series.write()
@@ -168,6 +169,7 @@ def test_a_restored_backup_is_found(ours: Project):
     assert any("older backup" in problem for problem in anchor_series.verify().problems)
 
 
+@pytest.mark.req("A-ARC-2")
 @pytest.mark.parametrize("kept", [0, 1])
 def test_a_shortened_anchor_file_is_found(ours: Project, data_dir: Path, kept: int):
     """The database knows the number of the newest anchor. A missing file is a finding."""
@@ -324,6 +326,7 @@ def test_an_anchor_waits_for_links_that_are_not_committed(data_dir: Path):
     assert anchor_series.verify().problems == []
 
 
+@pytest.mark.req("A-ARC-2")
 @pytest.mark.django_db(transaction=True)
 async def test_the_schedule_writes_at_the_start_and_when_the_server_stops(data_dir: Path, settings):
     settings.ANCHOR_INTERVAL_S = 3600

@@ -192,6 +192,7 @@ def test_anchors_in_the_bucket_cannot_be_deleted(bucket: Any, settings):
     assert external_anchors.services()[0].find_problem(anchor) == ""
 
 
+@pytest.mark.req("A-ARC-2")
 @pytest.mark.usefixtures("bucket")
 def test_an_older_backup_of_everything_is_found(data_dir: Path):
     """Database, anchor file and mark are all from yesterday. Only the bucket knows of the newer anchor."""

@@ -108,6 +108,7 @@ def test_every_line_of_both_summaries_is_in_the_diff_once(old: list[str], new: l
     assert sorted(old_lines) == sorted(old)
 
 
+@pytest.mark.req("A-LIN-1")
 def test_long_summaries_are_compared_in_linear_time() -> None:
     """With difflib, a thousand lines that all changed took minutes."""
 

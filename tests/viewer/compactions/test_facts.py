@@ -64,6 +64,7 @@ def lossy(server: Server) -> str:
     return name
 
 
+@pytest.mark.req("A-UI-1")
 def test_the_api_counts_facts_and_lists_lost_ones_only_to_readers_of_payloads(server: Server, lossy: str) -> None:
     with client_of(server, "operator") as operator, client_of(server, "developer") as developer:
         for client in (operator, developer):
@@ -81,6 +82,7 @@ def test_the_api_counts_facts_and_lists_lost_ones_only_to_readers_of_payloads(se
         assert fact["text"] in fact["sentence"]
 
 
+@pytest.mark.req("A-UI-1")
 def test_losing_69_of_265_facts_raises_the_alarm(server: Server, lossy: str) -> None:
     with client_of(server, "operator") as client:
         page = client.get("/", params={"q": lossy, "state": "lossy"}).text

@@ -31,6 +31,7 @@ def create_compaction(project: Project) -> Session:
     return session
 
 
+@pytest.mark.req("A-UI-2")
 def test_words_and_lost_facts_reach_only_readers_of_payloads_of_the_project() -> None:
     ours, theirs = create_project("ours"), create_project("theirs")
     create_compaction(ours)

@@ -108,6 +108,7 @@ def test_a_replay_gives_what_happened_and_names_its_summarizer(server: Server, n
         assert "Replay this compaction" in client.get(f"/sessions/{name}/compactions/1/").text
 
 
+@pytest.mark.req("A-UI-1")
 def test_a_replay_that_differs_says_why_and_nothing_is_compared(server: Server) -> None:
     """The agent used a summarizer that the server does not have."""
     name = compact_twice(server, TerseSummarizer())
@@ -121,6 +122,7 @@ def test_a_replay_that_differs_says_why_and_nothing_is_compared(server: Server) 
         assert "What happened</th>" not in planned
 
 
+@pytest.mark.req("A-UI-1")
 @pytest.mark.parametrize("story", [coding_agent.STORY, research_agent.STORY], ids=lambda story: story.session_id)
 def test_replays_of_recorded_sessions_give_what_happened(server: Server, story: Any) -> None:
     """Each compaction starts from the summary before it. A summary was refused, and results were externalized."""

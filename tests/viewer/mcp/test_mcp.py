@@ -102,6 +102,7 @@ async def call(client: Client, name: str, **arguments: Any) -> str:
     return "".join(block.text for block in result.content)
 
 
+@pytest.mark.req("A-REC-1")
 @pytest.mark.parametrize("slug", ["alice", "bob"])
 async def test_each_tenant_sees_only_their_own_project(slug: str, db: None) -> None:
     projects = await database_sync_to_async(lambda: {name: add_project(name) for name in ("alice", "bob")})()
@@ -130,6 +131,7 @@ async def test_each_tenant_sees_only_their_own_project(slug: str, db: None) -> N
     assert {project for _, project, _ in entries} <= {projects[slug].pk}
 
 
+@pytest.mark.req("A-PRI-2")
 async def test_without_view_payload_no_text_is_shown(db: None) -> None:
     project = await database_sync_to_async(lambda: add_project("alice"))()
     operator = await database_sync_to_async(lambda: token_for(create_user("operator", project)))()

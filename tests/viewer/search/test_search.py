@@ -302,6 +302,7 @@ def ordinary_text(size: int) -> str:
     return "".join(line.format(number) for number in range(size // 60))[:size]
 
 
+@pytest.mark.req("A-LIN-1")
 @pytest.mark.parametrize("case", HOSTILE_TEXTS)
 def test_hostile_text_is_indexed_and_cut_in_linear_time(case: str) -> None:
     """The search index reads texts from agents, and results show parts of them. Sizes are bytes, as in a request."""
