@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_logs import CLAUDE_CODE_SESSION as LOG
 from conftest import SignIn
 from live_server import Server
 from playwright.sync_api import expect
@@ -18,8 +19,6 @@ from playwright.sync_api import expect
 from tests.wait import wait_until
 
 pytestmark = pytest.mark.browser
-
-LOG = next((Path(__file__).resolve().parents[1] / "fixtures/agent_logs/claude_code_2").glob("7f3d*.jsonl"))
 
 
 def collect_reports(watch: subprocess.Popen[bytes], reports: list[dict[str, Any]]) -> None:

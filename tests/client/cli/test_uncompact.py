@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
+from compact.agents.claude_code.mcp_settings import UnsafeSettings, add_server, installed_server, remove_server
 from compact.cli import main
-from compact.cli.mcp.settings import UnsafeSettings, add_server, installed_server, remove_server
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 

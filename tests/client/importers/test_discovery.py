@@ -6,11 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from agent_logs import GEMINI
 from compact.agents.registry import AGENTS
 from compact.cli.mcp.server import LocalTools
 from compact.importers.discovery import find_sessions
-
-LOGS = Path(__file__).parents[2] / "fixtures" / "agent_logs"
 
 
 @pytest.fixture
@@ -24,7 +23,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_log_that_names_its_directory_in_a_file_beside_it_is_found(home: Path) -> None:
     """Gemini CLI writes the directory into `.project_root`, not into the log."""
-    shutil.copytree(LOGS / "gemini_journal", home / ".gemini" / "tmp")
+    shutil.copytree(GEMINI / "journal", home / ".gemini" / "tmp")
     directory = Path((home / ".gemini/tmp/shop/.project_root").read_text().strip())
     (log,) = find_sessions(directory)
     assert log.agent_name == "gemini-cli"
@@ -37,7 +36,7 @@ def test_a_directory_may_be_named_by_a_link(home: Path) -> None:
     for name in ("alice", "bob"):
         (home / name).mkdir()
         project = home / ".gemini" / "tmp" / name
-        shutil.copytree(LOGS / "gemini_journal" / "shop", project)
+        shutil.copytree(GEMINI / "journal" / "shop", project)
         (project / ".project_root").write_text(str(home / name))
     (home / "link").symlink_to(home / "alice")
     (home / ".gemini/tmp/bob/.project_root").write_text(str(home / "alice" / ".." / "bob"))

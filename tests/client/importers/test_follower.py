@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_logs import CLAUDE_CODE, CODEX_SESSION
+from agent_logs import CLAUDE_CODE_SESSION as CLAUDE
 from compact.cli import exit_codes, main
 from compact.importers.discovery import LogFilter
 from compact.importers.follower import FileReport, Importer
@@ -25,8 +27,6 @@ from compact.importers.watch_state import WatchState
 from ports import reserve_port
 from receiver import Answer, Receiver, Request, eventually
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "agent_logs"
-CLAUDE = FIXTURES / "claude_code_2" / "7f3d9a10-4b1e-4c57-9a51-0d2b6f3c8e11.jsonl"
 LINES = CLAUDE.read_bytes().splitlines(keepends=True)
 
 
@@ -59,8 +59,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     (projects / CLAUDE.name).write_bytes(b"".join(line for line in LINES if b"broken" not in line))
     sessions = tmp_path / ".codex" / "sessions" / "2026"
     sessions.mkdir(parents=True)
-    codex = next((FIXTURES / "codex_new").glob("*0199aaaa*"))
-    (sessions / codex.name).write_bytes(codex.read_bytes())
+    (sessions / CODEX_SESSION.name).write_bytes(CODEX_SESSION.read_bytes())
     return tmp_path
 
 
@@ -226,7 +225,7 @@ def test_a_truncated_or_replaced_log_starts_again(tmp_path: Path) -> None:
     path.write_bytes(b"".join(LINES[:10]))
     follow = Follow(tmp_path)
     eventually(lambda: follow.spans("generation"))
-    other = next((FIXTURES / "claude_code_1").glob("1111*"))
+    other = next((CLAUDE_CODE / "version_1").glob("1111*"))
     path.write_bytes(other.read_bytes()[: path.stat().st_size // 2].rpartition(b"\n")[0] + b"\n")
     eventually(lambda: any(event.get("session_id", "").startswith("1111") for event in follow.upload.events))
     follow.stop()

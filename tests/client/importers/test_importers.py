@@ -3,63 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
+from agent_logs import SHORT_LOGS
 from compact import CompactConfig, CompactManager
 from compact.importers import UnreadableLog, ingest_events, read_conversation
-
-LOGS = Path(__file__).resolve().parents[2] / "fixtures" / "logs"
-
-
-def test_a_claude_code_log_is_read_as_an_anthropic_conversation() -> None:
-    """Blocks of one message are joined, sub-agents nest, and tool calls and compactions become spans."""
-    conversation = read_conversation((LOGS / "claude_code.jsonl").read_text())
-    assert (conversation.source, conversation.session_id, conversation.model) == (
-        "claude-code",
-        "5a8c2f10-cc",
-        "claude-opus-4-6",
-    )
-    assert [item["role"] for item in conversation.items] == [
-        "user",
-        "assistant",
-        "user",
-        "assistant",
-        "user",
-        "user",
-        "assistant",
-    ]
-    assert [block["type"] for block in conversation.items[1]["content"]] == ["text", "tool_use"]
-    spans = [span for span in conversation.spans if not span.thread and span.kind != "agent"]
-    assert [span.kind for span in spans] == [
-        "user", "generation", "tool", "generation", "tool", "compaction", "generation",
-    ]  # fmt: skip
-    assert [(span.kind, span.thread) for span in conversation.spans if span.thread] == [("user", "s1")]
-    tool = spans[4]
-    assert (tool.name, tool.started_at, tool.ended_at, tool.is_error) == (
-        "Bash", "2026-11-16T04:00:06.000Z", "2026-11-16T04:00:09.000Z", True,
-    )  # fmt: skip
-    assert spans[3].usage == {"input_tokens": 1500, "cached_tokens": 1200, "output_tokens": 15}
-    assert spans[5].data == {"trigger": "auto", "tokens_before": 155000}
-    assert "one test fails" in spans[5].payload["summary"]
-
-
-def test_a_codex_log_is_read_as_a_responses_conversation() -> None:
-    """Items stay unchanged. Usage and context window come from the token counts in the log."""
-    conversation = read_conversation((LOGS / "codex.jsonl").read_text())
-    assert (conversation.source, conversation.session_id, conversation.model) == ("codex", "0199-codex", "gpt-5-codex")
-    assert conversation.window_tokens == 272_000
-    assert [item["type"] for item in conversation.items] == [
-        "message", "reasoning", "function_call", "function_call_output", "message",
-    ]  # fmt: skip
-    assert [span.kind for span in conversation.spans] == ["user", "generation", "tool", "generation", "compaction"]
-    assert [span.usage["input_tokens"] for span in conversation.spans if span.kind == "generation"] == [2000, 2500]
 
 
 @pytest.mark.parametrize("name", ["claude_code", "codex"])
 def test_an_imported_conversation_can_be_compacted(name: str) -> None:
     """A manager accepts the messages in the format of the log."""
-    conversation = read_conversation((LOGS / f"{name}.jsonl").read_text())
+    conversation = read_conversation((SHORT_LOGS / f"{name}.jsonl").read_text())
     manager = CompactManager(CompactConfig(model="gpt-5", max_context_tokens=100_000))
     assert manager.preflight("s", conversation.items, format=conversation.format) == conversation.items
 
@@ -67,7 +21,7 @@ def test_an_imported_conversation_can_be_compacted(name: str) -> None:
 @pytest.mark.parametrize("name", ["claude_code", "codex"])
 def test_importing_a_log_again_gives_the_same_events(name: str) -> None:
     """The ids of a shorter version of the log are also in the longer one."""
-    text = (LOGS / f"{name}.jsonl").read_text()
+    text = (SHORT_LOGS / f"{name}.jsonl").read_text()
     once = list(ingest_events(read_conversation(text), session_id="s"))
     assert list(ingest_events(read_conversation(text), session_id="s")) == once
     shorter = "".join(text.splitlines(keepends=True)[:-2])

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from agent_logs import CLAUDE_CODE_SESSION as CLAUDE
+from agent_logs import CODEX_SESSION as CODEX
 from compact.events import ArchivalEvent, CheckEvent, PrunedMessagesEvent, RetentionEvent, SummaryCreatedEvent
 from compact.importers import UNDISCLOSED, InferredLedger, infer_ledger, ingest_events, read_log
-
-LOGS = Path(__file__).resolve().parents[2] / "fixtures" / "agent_logs"
-CLAUDE = LOGS / "claude_code_2" / "7f3d9a10-4b1e-4c57-9a51-0d2b6f3c8e11.jsonl"
-CODEX = LOGS / "codex_new" / "rollout-2026-08-07T14-00-00-0199aaaa-0000-7000-8000-000000000001.jsonl"
 
 
 def ledgers(path: Path) -> list[InferredLedger]:

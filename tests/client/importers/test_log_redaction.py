@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_logs import AGENTS
+from agent_logs import ALL as LOGS
 from compact.agents.log_records import LogRecord
 from compact.delivery import fast_json
 from compact.importers.log_file import LogFile
 from compact.messages import RedactedMessage
 from compact.redaction.log_content import LogRedactor
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "agent_logs"
-LOGS = sorted(path for path in FIXTURES.rglob("*.json*") if not path.name.endswith(".meta.json"))
 SECRET = "ghp_Q7rT2mX9vB4nK8sL1wZ6yH3jD5fG0cAeRtYu"
 KEY_LINES = ["-----BEGIN RSA PRIVATE KEY-----", *("MIIEpAIBAAKCAQEA" + "b7" * 24 for _ in range(6))]
 LABELS = ("cwd", "model", "modelId", "name", "cli_version")
@@ -63,7 +63,7 @@ def read(path: Path) -> Iterator[Any]:
 @pytest.mark.parametrize("source", LOGS, ids=lambda path: path.parent.name + "/" + path.name[:16])
 def test_no_secret_of_a_log_leaves_the_process(source: Path, tmp_path: Path) -> None:
     """Texts, tool calls, outputs, summaries, folders, models and tool names are clean in every format."""
-    target = tmp_path / source.relative_to(FIXTURES)
+    target = tmp_path / source.relative_to(AGENTS)
     assert plant_secrets(source, target) > 3
     sent = json.dumps(list(read(target)))
     assert "<REDACTED>" in sent

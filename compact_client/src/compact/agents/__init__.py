@@ -1,1 +1,1 @@
-"""The agents whose sessions can be read. To add one, add a folder with an `AGENT`."""
+"""The agents whose sessions can be read. To add one, add a folder with an `agent.py` that has an `AGENT`."""

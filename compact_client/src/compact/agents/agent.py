@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from compact.agents.hooks import Hooks
 from compact.agents.log_records import LogRecord, SkippedLine
 from compact.recording import SessionRecorder
 
@@ -53,6 +54,16 @@ class Storage(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class McpSettings:
+    """The settings of an agent that name its MCP servers. The edits are like those of `Hooks`."""
+
+    settings_file: Callable[[str], Path]
+    add: Callable[[str, dict[str, Any]], str]
+    remove: Callable[[str], str]
+    installed: Callable[[str], dict[str, Any] | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
     """One agent. Its folder contains everything that is true only of it, and nothing else needs to change."""
 
@@ -78,6 +89,8 @@ class Agent:
     """Returns the session id in the name of a log, if it has more than that."""
     is_of_subagent: Callable[[Path], bool] = lambda path: False
     """Returns True for a log that is a part of another session."""
+    hooks: Hooks | None = None
+    mcp: McpSettings | None = None
 
     def root(self) -> Path:
         """Return the directory of the logs."""

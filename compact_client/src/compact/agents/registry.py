@@ -1,10 +1,10 @@
-"""Find the agents: each folder of this package has an `AGENT`."""
+"""Find the agents: each folder of this package has an `AGENT` in its `agent.py`."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from compact.agents.agent import Agent, Storage
 def _find_agents() -> Iterator[Agent]:
     for module in pkgutil.iter_modules(agents.__path__):
         if module.ispkg:
-            yield importlib.import_module(f"{agents.__name__}.{module.name}").AGENT
+            yield importlib.import_module(f"{agents.__name__}.{module.name}.agent").AGENT
 
 
 AGENTS: tuple[Agent, ...] = tuple(_find_agents())
+WITH_HOOKS = tuple(agent for agent in AGENTS if agent.hooks is not None)
+WITH_MCP = tuple(agent for agent in AGENTS if agent.mcp is not None)
 BY_NAME: Mapping[str, Agent] = {agent.name: agent for agent in AGENTS}
 
 
@@ -33,7 +35,7 @@ def storage_of(path: Path) -> Storage | None:
     return next((storage for storage in storages if storage is not None and storage.is_session(path)), None)
 
 
-def titles(conjunction: str) -> str:
+def titles(conjunction: str, agents: Iterable[Agent] = AGENTS) -> str:
     """Return the agents as a list in words, such as `Codex, opencode and pi`."""
-    *others, last = (agent.title for agent in AGENTS)
+    *others, last = (agent.title for agent in agents)
     return f"{', '.join(others)} {conjunction} {last}" if others else last

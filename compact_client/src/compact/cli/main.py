@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # An agent waits for this one, so do not load the other commands.
         from compact.cli.hooks.run import run
 
-        return run()
+        return run(arguments[2] if len(arguments) > 2 else "")
     from compact.cli.parser import build_parser
 
     options = build_parser().parse_args(arguments)

@@ -6,7 +6,7 @@ import argparse
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from compact.agents.registry import AGENTS
+from compact.agents.registry import AGENTS, WITH_HOOKS, WITH_MCP, titles
 from compact.cli import exit_codes
 from compact.delivery.endpoint import LOCAL_URL, configured_url
 from compact.policy import STYLES
@@ -15,7 +15,7 @@ _EXIT_CODES = "exit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, me
 _INPUT = """\
 input:
   FILE is a JSON list of messages, an object with `messages` (and `tools`), one message per line, an archived
-  transcript, or a session log of Claude Code or Codex. Use - for stdin. The message formats of chat completions,
+  transcript, or a session log of a coding agent. Use - for stdin. The message formats of chat completions,
   Responses and Anthropic are detected.
 """
 _DESCRIPTION = """\
@@ -133,8 +133,9 @@ def _add_uncompact(commands: Any) -> None:
         "uncompact",
         "print what the last compaction of a session dropped",
         text="Lists rules, decisions, open items, file changes and names that are no longer in the prompt, the most\n"
-        "binding first, short enough to paste back. SESSION is a log file or the id of a session of Claude Code,\n"
-        "Codex, Gemini CLI, opencode or pi, default the newest one. With --server, it is a session on the server.",
+        "binding first, short enough to paste back. SESSION is a log file or the id of a session of\n"
+        f"{titles('or')}, default the newest one. With --server, it is a\n"
+        "session on the server.",
         example="  compactctl uncompact | pbcopy\n"
         "  compactctl uncompact 0a1b2c3d --query 'database port'\n"
         "  compactctl uncompact checkout-7 --server --json",
@@ -156,17 +157,17 @@ def _add_mcp(commands: Any) -> None:
         "mcp",
         "serve recall and uncompact to an agent over MCP (stdio), or register the server",
         text="Without an action, serves the tools recall, uncompact, explain_compaction, list_sessions and search\n"
-        "over the local logs of Claude Code, Codex, Gemini CLI, opencode and pi. Only sessions of --directory,\n"
+        f"over the local logs of {titles('and')}. Only sessions of --directory,\n"
         "default the current one, can be read. Answers are redacted. Needs pip install 'compact-client[mcp]'.\n\n"
         "install, uninstall and status register the server with an agent, without changing its other settings.",
         example="  compactctl mcp install claude-code\n  compactctl mcp --directory ~/app",
     )
     command.add_argument("action", nargs="?", choices=["serve", "install", "uninstall", "status"], default="serve")
-    command.add_argument("agent", nargs="?", choices=["claude-code"], default="claude-code")
+    command.add_argument("agent", nargs="?", choices=[agent.name for agent in WITH_MCP], default=WITH_MCP[0].name)
     command.add_argument("--directory", metavar="DIR", help="directory whose sessions can be read")
     command.add_argument("--all-projects", action="store_true", help="allow sessions of all directories")
     command.add_argument(
-        "--scope", choices=["user", "project"], default="user", help="settings to change: ~/.claude.json or .mcp.json"
+        "--scope", choices=["user", "project"], default="user", help="settings to change, default user"
     )
     command.add_argument("--settings", metavar="FILE", help="settings file to change instead")
 
@@ -211,7 +212,7 @@ def _add_import(commands: Any) -> None:
     command = _add_command(
         commands,
         "import",
-        "import session logs of Claude Code, Codex, Gemini CLI, opencode and pi into Ariadne",
+        f"import session logs of {titles('and')} into Ariadne",
         text="Redacts secrets and sends model calls, tool calls, token counts and compactions as spans. Each\n"
         "compaction gets a ledger: the fate of every message, and the facts it kept and lost. Importing the same\n"
         "log again changes nothing, and a longer log adds only what is new. Directories are searched for logs. A\n"
@@ -233,6 +234,7 @@ def _add_import(commands: Any) -> None:
 
 def _add_watch(commands: Any) -> None:
     agents = ", ".join(agent.name for agent in AGENTS)
+    *others, last = (agent.variable for agent in AGENTS)
     places = "\n".join(f"  {agent.title:<12} ~/{agent.directory}" for agent in AGENTS)
     command = _add_command(
         commands,
@@ -244,7 +246,7 @@ def _add_watch(commands: Any) -> None:
         "Secrets are redacted on this machine before anything is sent, and nothing is sent without an ingest key.\n"
         "A state file remembers what the server has, so the next run continues where this one stopped.\n\n"
         f"logs:\n{places}\n"
-        "  CLAUDE_CONFIG_DIR, CODEX_HOME, GEMINI_CLI_HOME, XDG_DATA_HOME and PI_CODING_AGENT_DIR are honored.\n"
+        f"  {', '.join(others)} and {last} are honored.\n"
         "  PATH replaces all.",
         example="  export ARIADNE_API_KEY=…        # printed by `make up`\n"
         "  compactctl watch\n"
@@ -270,7 +272,7 @@ def _add_hooks(commands: Any) -> None:
     command = _add_command(
         commands,
         "hooks",
-        "let Claude Code archive its conversation before each compaction",
+        f"let {titles('or', WITH_HOOKS)} archive its conversation before each compaction",
         text="install: add hooks for PreCompact, PostCompact, SessionStart and SessionEnd to the settings. Other\n"
         "hooks, comments and formatting stay as they are, and the old file is kept as a backup. Installing again\n"
         "changes nothing. A file that cannot be edited safely is not changed.\n"
@@ -282,8 +284,9 @@ def _add_hooks(commands: Any) -> None:
         "  compactctl hooks install claude-code --scope project     # .claude/settings.json of this project\n"
         "  compactctl hooks status claude-code",
     )
+    hooked = [agent.name for agent in WITH_HOOKS]
     command.add_argument("action", choices=["install", "uninstall", "status", "run", "deliver"])
-    command.add_argument("agent", choices=["claude-code"], metavar="AGENT", help="claude-code")
+    command.add_argument("agent", choices=hooked, metavar="AGENT", help=", ".join(hooked))
     command.add_argument(
         "--scope", choices=["user", "project", "local"], default="user", help="settings to edit, default user"
     )

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from compact.agents.claude_code import NAME
 from compact.agents.claude_code.notices import is_notice
 from compact.agents.log_records import LogRecord, parse_line
 from compact.agents.log_values import as_count, as_list, as_mapping, as_text, text_blocks
@@ -19,7 +20,6 @@ from compact.agents.tool_results import clear_prompt, without_images
 from compact.ledgers.foreign_compaction import Compaction, LogMessage
 from compact.recording import SessionLink, SessionRecorder, Thread
 
-NAME = "claude-code"
 CONTENT = ("message.content",)
 _TITLE = "Claude Code compacted"
 _INPUT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")

@@ -1,17 +1,1 @@
-"""Codex."""
-
-from compact.agents.agent import Agent
-from compact.agents.codex import log
-
-AGENT = Agent(
-    name=log.NAME,
-    title="Codex",
-    directory=".codex/sessions",
-    variable="CODEX_HOME",
-    below="sessions",
-    patterns=("rollout-*.jsonl",),
-    recognizes=log.is_first_line,
-    parser=log.CodexParser,
-    content=log.CONTENT,
-    session_of=log.session_of,
-)
+"""Codex: its logs, and the texts that it writes itself."""

@@ -1,17 +1,1 @@
-"""Gemini CLI."""
-
-from compact.agents.agent import Agent
-from compact.agents.gemini import log
-
-AGENT = Agent(
-    name=log.NAME,
-    title="Gemini CLI",
-    directory=".gemini/tmp",
-    variable="GEMINI_CLI_HOME",
-    below=".gemini/tmp",
-    patterns=("chats/**/*.jsonl", "chats/session-*.json"),
-    file_names=("*.jsonl", "session-*.json"),
-    recognizes=log.is_log_line,
-    parser=log.GeminiParser,
-    content=log.CONTENT,
-)
+"""Gemini CLI: its logs, and the texts that it writes itself."""

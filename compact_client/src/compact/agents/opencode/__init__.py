@@ -1,18 +1,1 @@
-"""opencode."""
-
-from compact.agents.agent import Agent
-from compact.agents.opencode import log, storage
-
-AGENT = Agent(
-    name=log.NAME,
-    title="opencode",
-    directory=".local/share/opencode",
-    variable="XDG_DATA_HOME",
-    below="opencode",
-    patterns=(),
-    file_names=(),
-    recognizes=log.is_log_line,
-    parser=log.OpencodeParser,
-    content=log.CONTENT,
-    storage=storage,
-)
+"""opencode: its sessions, and the storage that they are in."""

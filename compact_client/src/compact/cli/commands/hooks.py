@@ -10,55 +10,50 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from compact.agents.hooks import Hooks
+from compact.agents.jsonc import Unsafe
+from compact.agents.registry import BY_NAME
 from compact.cli import exit_codes, output
-from compact.cli.hooks import settings_edit
-from compact.cli.hooks.jsonc import Unsafe
 
 SCOPES = ("user", "project", "local")
 
 
 def hooks(options: argparse.Namespace) -> int:
     """Run the action."""
+    agent = BY_NAME[options.agent]
     if options.action == "run":
         from compact.cli.hooks.run import run
 
-        return run()
+        return run(agent.name)
     if options.action == "deliver":
         from compact.cli.hooks.deliver import deliver
 
         return deliver()
-    path = settings_path(options.scope)
+    assert agent.hooks is not None
     actions = {"install": _install, "uninstall": _uninstall, "status": _status}
-    return actions[options.action](path, options)
+    return actions[options.action](agent.hooks, options)
 
 
-def settings_path(scope: str) -> Path:
-    """Return the settings file of a scope."""
-    if scope == "user":
-        home = os.environ.get("CLAUDE_CONFIG_DIR")
-        return (Path(home).expanduser() if home else Path.home() / ".claude") / "settings.json"
-    return Path.cwd() / ".claude" / ("settings.json" if scope == "project" else "settings.local.json")
-
-
-def hook_command(scope: str) -> str:
+def hook_command(hooks: Hooks, scope: str) -> str:
     """Return the command of the hooks. Settings that a team shares must not name a path of this machine."""
     if scope == "project":
-        return f"compactctl {settings_edit.MARKER}"
+        return f"compactctl {hooks.call}"
     script = Path(sys.executable).with_name("compactctl")
     program = shlex.quote(str(script)) if script.is_file() else f"{shlex.quote(sys.executable)} -m compact.cli"
-    return f"{program} {settings_edit.MARKER}"
+    return f"{program} {hooks.call}"
 
 
-def _install(path: Path, options: argparse.Namespace) -> int:
-    command = hook_command(options.scope)
+def _install(hooks: Hooks, options: argparse.Namespace) -> int:
+    path = hooks.settings_file(options.scope)
+    command = hook_command(hooks, options.scope)
     text = _edit(path, lambda: _read(path), command)
-    changed = _edit(path, lambda: settings_edit.add_hooks(text, command), command)
+    changed = _edit(path, lambda: hooks.add(text, command), command)
     key = options.key or os.environ.get("ARIADNE_API_KEY")
     if key:
         from compact.cli.hooks.deliver import save_settings
 
         save_settings(options.url, key)
-    events = settings_edit.describe(settings_edit.installed_events(changed))
+    events = _names(hooks, changed)
     if changed == text:
         return _answer(options, path, "unchanged", f"The hooks are already in {path}.")
     backup = _write(path, text, changed)
@@ -67,24 +62,26 @@ def _install(path: Path, options: argparse.Namespace) -> int:
     return _answer(options, path, "installed", f"Added hooks for {events} to {path}.{kept}{note}")
 
 
-def _uninstall(path: Path, options: argparse.Namespace) -> int:
+def _uninstall(hooks: Hooks, options: argparse.Namespace) -> int:
+    path = hooks.settings_file(options.scope)
     text = _edit(path, lambda: _read(path), "")
-    changed = _edit(path, lambda: settings_edit.remove_hooks(text), "")
+    changed = _edit(path, lambda: hooks.remove(text), "")
     if changed == text:
         return _answer(options, path, "unchanged", f"There are no hooks of compactctl in {path}.")
     _write(path, text, changed)
     return _answer(options, path, "uninstalled", f"Removed the hooks from {path}. Other hooks are unchanged.")
 
 
-def _status(path: Path, options: argparse.Namespace) -> int:
+def _status(hooks: Hooks, options: argparse.Namespace) -> int:
     from compact.cli.hooks.deliver import settings
 
     rows = []
     for scope in SCOPES:
-        file = settings_path(scope)
+        file = hooks.settings_file(scope)
         try:
-            events = sorted(settings_edit.installed_events(_read(file)))
-            state = settings_edit.describe(events) if events else "not installed"
+            text = _read(file)
+            events = sorted(hooks.installed(text))
+            state = _names(hooks, text) or "not installed"
         except Unsafe as error:
             events, state = [], f"unreadable: {error}"
         rows.append({"scope": scope, "file": str(file), "events": events, "state": state})
@@ -97,6 +94,12 @@ def _status(path: Path, options: argparse.Namespace) -> int:
         sys.stdout.write(f"server   {url} ({'ingest key set' if key else 'no ingest key: nothing is sent'})\n")
     is_installed = any(row["events"] for row in rows)
     return exit_codes.OK if is_installed else exit_codes.FAILED
+
+
+def _names(hooks: Hooks, text: str) -> str:
+    """Return the events that have our hook, as a list in words."""
+    installed = hooks.installed(text)
+    return ", ".join(name for name in hooks.events if name in installed)
 
 
 def _read(path: Path) -> str:

@@ -11,31 +11,34 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from compact.agents.registry import BY_NAME
 from compact.cli import exit_codes, extras, output
-from compact.cli.mcp.settings import NAME, add_server, installed_server, remove_server
 
-_RESTART = "Restart Claude Code to use it."
+_NAME = "ariadne"
 
 
 def mcp(options: argparse.Namespace) -> int:
     """Serve over stdio, or change or show the registration."""
     if options.action == "serve":
         return _serve(options)
-    file = _settings_file(options)
+    agent = BY_NAME[options.agent]
+    settings = agent.mcp
+    assert settings is not None
+    file = Path(options.settings).expanduser() if options.settings else settings.settings_file(options.scope)
     text = file.read_bytes().decode("utf-8") if file.exists() else ""
     if options.action == "status":
-        return _print_status(file, installed_server(text), options)
-    changed = add_server(text, _server(options)) if options.action == "install" else remove_server(text)
+        return _print_status(file, settings.installed(text), options)
+    changed = settings.add(text, _server(options)) if options.action == "install" else settings.remove(text)
     if changed != text:
         _write(file, changed)
     if options.json:
-        output.document({"file": str(file), "changed": changed != text, "server": installed_server(changed)})
+        output.document({"file": str(file), "changed": changed != text, "server": settings.installed(changed)})
     elif options.action == "install":
         state = "Registered" if changed != text else "Already registered"
-        sys.stdout.write(f"{state} the MCP server `{NAME}` in {file}. {_RESTART}\n")
+        sys.stdout.write(f"{state} the MCP server `{_NAME}` in {file}. Restart {agent.title} to use it.\n")
     else:
         state = "Removed" if changed != text else "There was no"
-        sys.stdout.write(f"{state} MCP server `{NAME}` in {file}.\n")
+        sys.stdout.write(f"{state} MCP server `{_NAME}` in {file}.\n")
     return exit_codes.OK
 
 
@@ -57,15 +60,6 @@ def _server(options: argparse.Namespace) -> dict[str, Any]:
     if options.all_projects:
         arguments.append("--all-projects")
     return {"type": "stdio", "command": call[0], "args": arguments}
-
-
-def _settings_file(options: argparse.Namespace) -> Path:
-    if options.settings:
-        return Path(options.settings).expanduser()
-    if options.scope == "project":
-        return Path(".mcp.json")
-    home = os.environ.get("CLAUDE_CONFIG_DIR")
-    return (Path(home).expanduser() if home else Path.home()) / ".claude.json"
 
 
 def _print_status(file: Path, server: dict[str, Any] | None, options: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from compact.agents.agent import Agent
 from compact.agents.log_records import LogRecord, read_records
 from compact.agents.registry import BY_NAME
 from compact.cli.hooks.run import directory
@@ -23,8 +24,6 @@ from compact.ledgers.inferred_ledger import mask_messages
 
 _TIMEOUT_S = 20.0
 _MAX_AGE_S = 7 * 86_400.0
-# Claude Code writes the boundary and the summary after the PostCompact hook has started.
-_SETTLE_S = 1.5
 
 
 def deliver() -> int:
@@ -73,12 +72,13 @@ def _deliver_job(path: Path, upload: ServerUpload, state: WatchState) -> None:
         job = {}
     transcript = Path(str(job.get("transcript_path") or "")).expanduser()
     copy = Path(job["copy"]) if job.get("copy") else None
-    if job.get("hook_event_name") == "PreCompact":
-        _archive_prompt(copy or transcript, transcript, job, upload)
-    elif job.get("hook_event_name") == "PostCompact":
-        time.sleep(max(0.0, _SETTLE_S - (time.time() - float(job.get("at", 0)))))
-    if transcript.is_file():
-        report = import_log(transcript, BY_NAME["claude-code"], state.get(transcript), ImportOptions(), upload)
+    agent, event = BY_NAME.get(str(job.get("agent"))), str(job.get("hook_event_name"))
+    if agent is not None and agent.hooks is not None:
+        if event == agent.hooks.before_compaction:
+            _archive_prompt(agent, copy or transcript, transcript, job, upload)
+        time.sleep(max(0.0, agent.hooks.settle_s.get(event, 0.0) - (time.time() - float(job.get("at", 0)))))
+    if agent is not None and transcript.is_file():
+        report = import_log(transcript, agent, state.get(transcript), ImportOptions(), upload)
         state.set(transcript, report.position)
         state.save()
     path.unlink(missing_ok=True)
@@ -87,11 +87,11 @@ def _deliver_job(path: Path, upload: ServerUpload, state: WatchState) -> None:
     _remove_old_jobs()
 
 
-def _archive_prompt(source: Path, log: Path, job: dict[str, Any], upload: ServerUpload) -> None:
+def _archive_prompt(agent: Agent, source: Path, log: Path, job: dict[str, Any], upload: ServerUpload) -> None:
     """Archive the prompt that is about to be compacted, with the number of the compaction."""
     if not source.is_file():
         return
-    parser = BY_NAME["claude-code"].parser(log)
+    parser = agent.parser(log)
     size = job.get("size")
     with source.open("rb") as stream:
         for record in read_records(stream):

@@ -1,4 +1,4 @@
-"""The command that Claude Code runs at a hook.
+"""The command that an agent runs at a hook.
 
 It copies what it needs to the disk, starts a process that delivers it, and ends. It never writes to stdout, never
 fails and never waits for the server, so the agent loses a fraction of a second at most.
@@ -16,10 +16,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from compact.agents.hooks import Hooks, hooks_of
+
 _MAX_INPUT_BYTES = 1024 * 1024
 _INPUT_TIMEOUT_S = 0.5
 _MAX_COPY_BYTES = 128 * 1024 * 1024
-_FIELDS = ("session_id", "transcript_path", "cwd", "hook_event_name", "trigger", "source", "reason")
 
 
 def directory() -> Path:
@@ -28,19 +29,20 @@ def directory() -> Path:
     return (Path(state) if state else Path("~/.local/state").expanduser()) / "compact" / "hooks"
 
 
-def run() -> int:
+def run(agent: str) -> int:
     """Store the hook's input and the transcript, and start the delivery. Always return 0."""
     try:
-        job = _read_input()
-        if job is not None:
-            _store(job)
-            _start_delivery()
+        hooks = hooks_of(agent)
+        job = _read_input(hooks) if hooks is not None else None
+        if hooks is not None and job is not None:
+            _store({**job, "agent": agent}, hooks)
+            _start_delivery(agent)
     except Exception as error:
         _log(f"{type(error).__name__}: {error}")
     return 0
 
 
-def _read_input() -> dict[str, Any] | None:
+def _read_input(hooks: Hooks) -> dict[str, Any] | None:
     """Read the JSON on stdin, but do not wait for a caller that does not close it."""
     chunks: list[bytes] = []
     deadline = time.monotonic() + _INPUT_TIMEOUT_S
@@ -55,16 +57,16 @@ def _read_input() -> dict[str, Any] | None:
     value = json.loads(b"".join(chunks) or b"{}")
     if not isinstance(value, dict) or not isinstance(value.get("transcript_path"), str):
         return None
-    return {name: value[name] for name in _FIELDS if isinstance(value.get(name), str)}
+    return {name: value[name] for name in hooks.fields if isinstance(value.get(name), str)}
 
 
-def _store(job: dict[str, Any]) -> None:
+def _store(job: dict[str, Any], hooks: Hooks) -> None:
     jobs = directory()
     jobs.mkdir(parents=True, exist_ok=True, mode=0o700)
     name = f"{time.time_ns():020d}-{os.getpid()}"
     transcript = Path(job["transcript_path"]).expanduser()
     job["at"] = time.time()
-    if job.get("hook_event_name") == "PreCompact" and transcript.is_file():
+    if job.get("hook_event_name") == hooks.before_compaction and transcript.is_file():
         # The compaction starts when this process ends, so the log has to be saved now.
         job["size"] = transcript.stat().st_size
         if job["size"] <= _MAX_COPY_BYTES:
@@ -78,9 +80,9 @@ def _store(job: dict[str, Any]) -> None:
     temporary.replace(jobs / f"{name}.json")
 
 
-def _start_delivery() -> None:
-    subprocess.Popen(
-        [sys.executable, "-m", "compact.cli", "hooks", "deliver", "claude-code"],
+def _start_delivery(agent: str) -> None:
+    subprocess.Popen(  # noqa: S603 - our own command
+        [sys.executable, "-m", "compact.cli", "hooks", "deliver", agent],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -6,13 +6,14 @@ are. A file that cannot be edited this way raises `Unsafe`, and nothing is writt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from compact.cli.hooks.jsonc import Node, Unsafe, delete_child, dump, insert, parse
+from compact.agents.claude_code import NAME
+from compact.agents.jsonc import Node, Unsafe, delete_child, dump, insert, parse
 
 EVENTS = ("PreCompact", "PostCompact", "SessionStart", "SessionEnd")
-MARKER = "hooks run claude-code"
+MARKER = f"hooks run {NAME}"
 """The part of the command by which our hooks are recognized."""
 _TIMEOUT_S = 10
 
@@ -111,8 +112,3 @@ def _remove_one(text: str, name: str) -> str | None:
             return delete_child(text, groups, index)
         return delete_child(text, hooks, name)
     return None
-
-
-def describe(events: Iterable[str]) -> str:
-    """Return the events as a list in words."""
-    return ", ".join(name for name in EVENTS if name in set(events))

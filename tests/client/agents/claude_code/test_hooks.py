@@ -10,14 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+from agent_logs import CLAUDE_CODE_SESSION as LOG
+from compact.agents import jsonc
+from compact.agents.claude_code import hook_settings
 from compact.cli import exit_codes, main
-from compact.cli.hooks import jsonc, settings_edit
 from receiver import Answer, Receiver, eventually
 
-COMMAND = f"/opt/bin/compactctl {settings_edit.MARKER}"
-LOG = (
-    Path(__file__).resolve().parents[2] / "fixtures/agent_logs/claude_code_2/7f3d9a10-4b1e-4c57-9a51-0d2b6f3c8e11.jsonl"
-)
+COMMAND = f"/opt/bin/compactctl {hook_settings.MARKER}"
 OTHER = {"matcher": "manual", "hooks": [{"type": "command", "command": "echo a, b // c", "timeout": 60}]}
 SETTINGS = [
     "{}",
@@ -49,10 +48,10 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_install_adds_only_our_hooks_and_uninstall_restores_the_file(text: str) -> None:
     """Other hooks, key order, comments, indentation and line ends stay. Installing twice changes nothing."""
     before = jsonc.parse(text).value
-    installed = settings_edit.add_hooks(text, COMMAND)
+    installed = hook_settings.add_hooks(text, COMMAND)
     after = jsonc.parse(installed).value
-    assert set(settings_edit.installed_events(installed)) == set(settings_edit.EVENTS)
-    assert settings_edit.add_hooks(installed, COMMAND) == installed
+    assert set(hook_settings.installed_events(installed)) == set(hook_settings.EVENTS)
+    assert hook_settings.add_hooks(installed, COMMAND) == installed
     assert {key: value for key, value in after.items() if key != "hooks"} == {
         key: value for key, value in before.items() if key != "hooks"
     }
@@ -62,9 +61,9 @@ def test_install_adds_only_our_hooks_and_uninstall_restores_the_file(text: str) 
     for comment in ("// mine", "// the model", '/* old: "sonnet" */', "// last", "// end", "// keep"):
         assert installed.count(comment) == text.count(comment)
     assert ("\r\n" in text) == ("\r\n" in installed)
-    assert settings_edit.remove_hooks(installed) == text
-    moved = settings_edit.add_hooks(installed, f"/new/compactctl {settings_edit.MARKER}")
-    assert set(settings_edit.installed_events(moved).values()) == {f"/new/compactctl {settings_edit.MARKER}"}
+    assert hook_settings.remove_hooks(installed) == text
+    moved = hook_settings.add_hooks(installed, f"/new/compactctl {hook_settings.MARKER}")
+    assert set(hook_settings.installed_events(moved).values()) == {f"/new/compactctl {hook_settings.MARKER}"}
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,16 @@
-"""Register the MCP server in a settings file of an agent, and remove it, without touching anything else.
+"""Register the MCP server in a settings file of Claude Code, and remove it, without touching anything else.
 
 Edits are insertions and deletions of text, so key order, comments, indentation and other servers stay as they are.
 """
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any, Final
 
-from compact.cli.hooks.jsonc import Node, Unsafe, delete_child, dump, insert, parse
+from compact.agents.agent import McpSettings
+from compact.agents.jsonc import Node, Unsafe, delete_child, dump, insert, parse
 from compact.exceptions import CompactError
 
 SERVERS: Final = "mcpServers"
@@ -49,6 +52,14 @@ def installed_server(text: str) -> dict[str, Any] | None:
     return server if isinstance(server, dict) else None
 
 
+def settings_file(scope: str) -> Path:
+    """Return the settings file of a scope."""
+    if scope == "project":
+        return Path(".mcp.json")
+    home = os.environ.get("CLAUDE_CONFIG_DIR")
+    return (Path(home).expanduser() if home else Path.home()) / ".claude.json"
+
+
 def _is_empty(text: str) -> bool:
     return not text.strip().strip("\ufeff")
 
@@ -65,3 +76,6 @@ def _read(text: str) -> tuple[Node, Node | None]:
     if servers is not None and servers.members is None:
         raise UnsafeSettings(f"`{SERVERS}` in the settings is not an object, so they were not changed.")
     return root, servers
+
+
+MCP = McpSettings(settings_file=settings_file, add=add_server, remove=remove_server, installed=installed_server)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_logs import OPENCODE
 from compact.agents.log_records import LogRecord
 from compact.agents.opencode import storage
 from compact.agents.registry import BY_NAME
@@ -21,7 +22,6 @@ from compact.importers.log_source import status_of
 from compact.importers.upload import DryRun
 from compact.importers.watch_state import WatchState
 
-EXPORTS = Path(__file__).resolve().parents[2] / "fixtures" / "agent_logs" / "opencode"
 SESSION, CHILD = "ses_3f2a91c0ffeeShopMigration1", "ses_3f2a91c0beefExploreTheCode1"
 SECRET = "ghp_Q7rT2mX9vB4nK8sL1wZ6yH3jD5fG0cAeRtYu"
 SCHEMA = """
@@ -38,7 +38,7 @@ CREATE TABLE session_message (id text PRIMARY KEY, session_id text NOT NULL, typ
 
 
 def export(name: str = SESSION) -> dict[str, Any]:
-    return json.loads((EXPORTS / f"{name}.json").read_text())
+    return json.loads((OPENCODE / f"{name}.json").read_text())
 
 
 def write_files(root: Path, document: dict[str, Any]) -> Path:
@@ -97,7 +97,7 @@ def test_each_storage_gives_the_same_session(write: Writer, tmp_path: Path) -> N
     conversation, skipped = read_log(write(tmp_path, export()))
     assert not skipped
     assert (conversation.source, conversation.session_id, conversation.cwd) == ("opencode", SESSION, "/home/dev/shop")
-    expected, _ = read_log(EXPORTS / f"{SESSION}.json")
+    expected, _ = read_log(OPENCODE / f"{SESSION}.json")
     assert list(ingest_events(conversation, session_id="s")) == list(ingest_events(expected, session_id="s"))
     tools = [(span.name, span.is_error, span.ended_at is None) for span in conversation.spans if span.kind == "tool"]
     assert tools == [("read", False, False), ("bash", True, False), ("write", False, False), ("bash", False, True)]
@@ -109,7 +109,7 @@ def test_each_storage_gives_the_same_session(write: Writer, tmp_path: Path) -> N
 
 def test_old_outputs_are_cleared_and_then_a_summary_replaces_the_messages_before_the_tail() -> None:
     """Each has a ledger: the cleared output, the kept tail, and the facts that the summary does not have."""
-    conversation, _ = read_log(EXPORTS / f"{SESSION}.json")
+    conversation, _ = read_log(OPENCODE / f"{SESSION}.json")
     clearing, compaction = conversation.compactions
     assert {name for name, (fate, _) in clearing.fates.items() if fate == "cleared"} == {"msg_0002/results"}
     assert [message.id for message in clearing.before][-1] == "msg_0005"

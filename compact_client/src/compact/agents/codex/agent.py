@@ -1,0 +1,17 @@
+"""The description of Codex."""
+
+from compact.agents.agent import Agent
+from compact.agents.codex import log
+
+AGENT = Agent(
+    name=log.NAME,
+    title="Codex",
+    directory=".codex/sessions",
+    variable="CODEX_HOME",
+    below="sessions",
+    patterns=("rollout-*.jsonl",),
+    recognizes=log.is_first_line,
+    parser=log.CodexParser,
+    content=log.CONTENT,
+    session_of=log.session_of,
+)
