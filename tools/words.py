@@ -101,7 +101,7 @@ _ALLOWED_NAMES = {
     "embed", "feed", "need", "seed", "speed", "string", "ping", "ring", "encoding", "heading", "setting", "warning",
     "embedding", "thing", "exceed", "proceed", "succeed", "compacting", "logging", "routing", "decoding",
     "rendering", "planning", "billing", "timing", "wiring", "spacing", "signing", "listing", "pricing", "breed",
-    "pruning", "layered", "testing",
+    "pruning", "layered", "testing", "reading",
 }  # fmt: skip
 
 

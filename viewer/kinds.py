@@ -11,39 +11,39 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
-from ingest.decoding.facts import count_facts, weighted_share
+from compact import events
+from compact.events import Event
+from compact.events.reading import event_of, line
+
 from ingest.decoding.span_stats import stats_of
-from viewer.numbers import format_count, format_facts, format_percent, format_usage, to_count
-from viewer.visibility.shapes import HIDDEN, Shape, fields, identifier, list_of, number, sentence, word
+from viewer.visibility.shapes import Shape, fields, identifier, list_of, number, sentence, word
 
 PREFIX = "compact."
-CHECK = "compact.check"
-CHECK_STARTED = "compact.check_started"
-ESTIMATE = "compact.token_estimate"
-DECISION = "compact.trigger_decision"
-POLICY = "compact.policy_applied"
-ARCHIVAL = "compact.archival"
-SUMMARY = "compact.summary_created"
-DISCARDED_SUMMARY = "compact.summary_discarded"
-PRUNED = "compact.pruned_messages"
-PROVIDER_COMPACTION = "compact.provider_compaction"
-RETENTION = "compact.retention"
-QUALITY = "compact.quality"
-OVERFLOW = "compact.overflow_recovered"
-COMPLETED = "compact.completed"
-BREAKER = "compact.breaker_open"
-REHYDRATED = "compact.rehydrated"
-REHYDRATION_BLOCKED = "compact.rehydration_blocked"
-RECALL = "compact.recall"
-ERROR = "compact.error"
-WARNING = "compact.warning"
+CHECK = events.CheckEvent.name
+CHECK_STARTED = events.CheckStartedEvent.name
+ESTIMATE = events.TokenEstimateEvent.name
+DECISION = events.TriggerDecisionEvent.name
+POLICY = events.PolicyAppliedEvent.name
+ARCHIVAL = events.ArchivalEvent.name
+SUMMARY = events.SummaryCreatedEvent.name
+DISCARDED_SUMMARY = events.SummaryDiscardedEvent.name
+PRUNED = events.PrunedMessagesEvent.name
+PROVIDER_COMPACTION = events.ProviderCompactionEvent.name
+RETENTION = events.RetentionEvent.name
+QUALITY = events.QualityEvent.name
+OVERFLOW = events.OverflowRecoveredEvent.name
+COMPLETED = events.CompletedEvent.name
+BREAKER = events.BreakerOpenEvent.name
+REHYDRATED = events.RehydratedEvent.name
+REHYDRATION_BLOCKED = events.RehydrationBlockedEvent.name
+RECALL = events.RecallEvent.name
+ERROR = events.ErrorEvent.name
+WARNING = events.WarningEvent.name
 GENERATION = "generation"
 TURN = "turn"
-
-# The other fates of a message are summarized, cleared, externalized and dropped.
-REMAINING_FATES = frozenset({"pinned", "kept", "truncated"})
 
 Data = Mapping[str, Any]
 
@@ -69,6 +69,24 @@ class Panel(StrEnum):
     RETENTION = "retention"
 
 
+class Lane(StrEnum):
+    """The mark of an event in the lane below the timeline, most severe first."""
+
+    ERROR = "error"
+    OVERFLOW = "overflow"
+    WARNING = "warning"
+    RECALL = "recall"
+
+
+class Trait(StrEnum):
+    """Something that browser code needs to know about a kind."""
+
+    EVERY_CHECK = "every-check"  # part of every check, so it belongs to a compaction only if its check compacted
+    STARTS_CHECK = "starts-check"  # the first event of a check of a client that sends no check span
+    SHRINKS_PROMPT = "shrinks-prompt"  # after it, the prompt is smaller
+    HAS_LINE = "has-line"  # its row has its sentence after the title
+
+
 def describe_any(data: Data) -> str:
     value = data.get("message") or data.get("error") or data.get("model") or ""
     if isinstance(value, Mapping):
@@ -83,86 +101,6 @@ def describe_tokens(data: Data) -> str:
     return f"{sent:,} tokens in, {total - sent:,} out"
 
 
-def describe_removal(messages: int) -> str:
-    """The 4 oldest messages were removed."""
-    if messages == 1:
-        return "the oldest message was removed"
-    return f"the {messages:,} oldest messages were removed" if messages else "the oldest messages were removed"
-
-
-def count_removed(data: Data) -> int:
-    """Return the messages that left the prompt, by the fates of the ledger. Older clients sent only a count."""
-    fates = data.get("fates")
-    if isinstance(fates, Mapping) and fates:
-        return sum(to_count(count) for fate, count in fates.items() if fate not in REMAINING_FATES)
-    return to_count(data.get("pruned_count"))
-
-
-def _describe_estimate(data: Data) -> str:
-    return format_usage(to_count(data.get("t_est")), to_count(data.get("max_tokens")))
-
-
-def _describe_decision(data: Data) -> str:
-    is_triggered, used = bool(data.get("triggered")), _describe_estimate(data)
-    margin = to_count(data.get("trigger_tokens")) - to_count(data.get("t_est"))
-    verdict = "Compact" if is_triggered else "No compaction"
-    # Other rules than the trigger decide against the margin. Their reason says why.
-    if not data.get("trigger_tokens") or is_triggered != (margin <= 0):
-        return f"{verdict}: {data.get('reason') or used}"
-    side = "above" if is_triggered else "below"
-    return f"{verdict}: {used}, {abs(margin):,} {side} the trigger of {to_count(data['trigger_tokens']):,}"
-
-
-def _describe_check(data: Data) -> str:
-    if data.get("tokens_before") is None:
-        return describe_any(data)
-    if data.get("triggered") and data.get("tokens_after") is not None:
-        return _describe_reduction(data)
-    return format_usage(to_count(data["tokens_before"]), to_count(data.get("max_tokens")))
-
-
-def _describe_archival(data: Data) -> str:
-    # Clients before the states were introduced sent the event only after the transcript was stored.
-    state = str(data.get("state") or "stored")
-    preposition = "in" if state == "stored" else "for"
-    adapter = f" {preposition} {data['storage_adapter']}" if data.get("storage_adapter") else ""
-    return f"Transcript {state}{adapter}"
-
-
-def _describe_summary(data: Data) -> str:
-    messages = format_count(to_count(data.get("input_messages")), "message")
-    # The ledger counts the previous summary as one more message.
-    previous = " and the previous summary" if to_count(data.get("version")) > 1 else ""
-    return f"{messages}{previous} summarized in {to_count(data.get('summary_tokens')):,} tokens"
-
-
-def _describe_discarded_summary(data: Data) -> str:
-    text = f"A summary of {format_count(to_count(data.get('summary_tokens')), 'token')} was not used"
-    return f"{text}: {data['reason']}" if data.get("reason") else text
-
-
-def _describe_pruned(data: Data) -> str:
-    return f"{format_count(count_removed(data), 'message')} removed, {_describe_reduction(data)}"
-
-
-def _describe_overflow(data: Data) -> str:
-    removal = describe_removal(to_count(data.get("removed_count")))
-    return f"{removal[0].upper()}{removal[1:]}, {_describe_reduction(data)}"
-
-
-def _describe_retention(data: Data) -> str:
-    facts = count_facts(data)
-    if facts is not None:
-        return format_facts(facts.total, facts.kept)
-    share = weighted_share(data)
-    return "" if share is None else f"Weighted retention {format_percent(share)}"
-
-
-def _describe_recall(data: Data) -> str:
-    passages, outside = to_count(data.get("passage_count")), to_count(data.get("outside_prompt_count"))
-    return f"{format_count(passages, 'passage')} found, {outside:,} outside the prompt" if passages else "Nothing found"
-
-
 def _describe_generation(data: Data) -> str:
     facts = stats_of(GENERATION, dict(data))
     if not facts.tokens:
@@ -170,14 +108,10 @@ def _describe_generation(data: Data) -> str:
     return ": ".join(filter(None, (facts.model, describe_tokens(data))))
 
 
-def _describe_error(data: Data) -> str:
-    parts = [data.get(name) for name in ("message", "error_type", "code")]
-    message = next((part for part in parts if part and part != HIDDEN), HIDDEN if any(parts) else "")
-    return f"{message} (fallback: {data['fallback']})" if data.get("fallback") else str(message)
-
-
-def _describe_reduction(data: Data) -> str:
-    return f"{to_count(data.get('tokens_before')):,} → {to_count(data.get('tokens_after')):,} tokens"
+def _describe_event(name: str, data: Data) -> str:
+    """Return the sentence of a compaction event, which the library defines."""
+    event = event_of(name, data)
+    return describe_any(data) if event is None else line(event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +130,8 @@ class Kind:
     describe: Callable[[Data], str] = describe_any
     panels: frozenset[Panel] = frozenset()
     public_payload: Mapping[str, Shape] = field(default_factory=dict)
+    lane: Lane | None = None
+    traits: frozenset[Trait] = frozenset()
 
     @property
     def is_compaction(self) -> bool:
@@ -203,154 +139,169 @@ class Kind:
 
 
 def _event(
-    name: str,
-    label: str,
+    event: type[Event],
     icon: str,
     description: str,
-    *panels: Panel,
+    *marks: Panel | Trait | Lane,
     family: Family = Family.COMPACTION,
-    describe: Callable[[Data], str] = describe_any,
     public_payload: Mapping[str, Shape] | None = None,
 ) -> Kind:
-    return Kind(name, label, icon, family, description, describe, frozenset(panels), public_payload or {})
+    return Kind(
+        name=event.name,
+        label=_label(event.name),
+        icon=icon,
+        family=family,
+        description=description,
+        describe=partial(_describe_event, event.name),
+        panels=frozenset(mark for mark in marks if isinstance(mark, Panel)),
+        public_payload=public_payload or {},
+        lane=next((mark for mark in marks if isinstance(mark, Lane)), None),
+        traits=frozenset(mark for mark in marks if isinstance(mark, Trait)),
+    )
 
 
-def _span(name: str, description: str, family: Family = Family.NEUTRAL) -> Kind:
-    return Kind(name, name, name, family, description)
+def _label(name: str) -> str:
+    return name.removeprefix(PREFIX).replace("_", " ")
+
+
+def _span(name: str, description: str, *traits: Trait, family: Family = Family.NEUTRAL) -> Kind:
+    return Kind(name, name, name, family, description, traits=frozenset(traits))
 
 
 # Operators see what happened to each message, but never the text of a message or of a summary.
 _PROMPT_ENTRY = {"id": identifier, "hash": identifier, "role": word, "tokens": number}
 _LEDGER_ENTRY = {**_PROMPT_ENTRY, "fate": word, "rule": sentence, "into": list_of(identifier), "inferred": number}
 
+_PUBLIC_LEDGER = {"ledger": list_of(fields(_LEDGER_ENTRY)), "after": list_of(fields(_PROMPT_ENTRY))}
+
 _COMPACTION_EVENTS = (
     _event(
-        CHECK,
-        "check",
+        events.CheckEvent,
         "check",
         "One check of the prompt before a model call.",
         Panel.PROMPT,
         Panel.POLICY,
         Panel.ERRORS,
-        describe=_describe_check,
+        Trait.EVERY_CHECK,
     ),
     _event(
-        ESTIMATE,
-        "token estimate",
+        events.TokenEstimateEvent,
         "estimate",
         "The estimated size of the prompt, by part.",
         Panel.PROMPT,
-        describe=_describe_estimate,
+        Trait.EVERY_CHECK,
+        Trait.STARTS_CHECK,
     ),
     _event(
-        DECISION,
-        "trigger decision",
+        events.TriggerDecisionEvent,
         "decision",
         "The decision to compact or not, with its reason and margin.",
         Panel.PROMPT,
         Panel.POLICY,
-        describe=_describe_decision,
+        Trait.EVERY_CHECK,
+        Trait.STARTS_CHECK,
     ),
-    _event(CHECK_STARTED, "check started", "compaction", "A compaction started."),
-    _event(POLICY, "policy applied", "compaction", "The policy and the target size of a compaction.", Panel.POLICY),
+    _event(events.CheckStartedEvent, "compaction", "A compaction started.", Trait.STARTS_CHECK),
     _event(
-        ARCHIVAL,
-        "archival",
-        "archival",
-        "The transcript from before the compaction: queued, stored or failed.",
-        describe=_describe_archival,
+        events.PolicyAppliedEvent,
+        "compaction",
+        "The policy and the target size of a compaction.",
+        Panel.POLICY,
+        Trait.EVERY_CHECK,
     ),
-    _event("compact.proposal_generated", "proposal generated", "compaction", "A way to free tokens was considered."),
+    _event(events.ArchivalEvent, "archival", "The transcript from before the compaction: queued, stored or failed."),
+    _event(events.ProposalGeneratedEvent, "compaction", "A way to free tokens was considered."),
     _event(
-        SUMMARY,
-        "summary created",
+        events.SummaryCreatedEvent,
         "summary",
         "A summary replaced older messages.",
         Panel.SUMMARY,
         Panel.ERRORS,
         family=Family.SUMMARY,
-        describe=_describe_summary,
     ),
     _event(
-        DISCARDED_SUMMARY,
-        "summary discarded",
+        events.SummaryDiscardedEvent,
         "summary",
         "A summary was written but not used. No message left the prompt because of it.",
-        describe=_describe_discarded_summary,
     ),
     _event(
-        RETENTION,
-        "retention",
+        events.RetentionEvent,
         "retention",
         "The facts of the removed messages that are still in the prompt.",
         Panel.RETENTION,
-        describe=_describe_retention,
     ),
-    _event("compact.externalized", "externalized", "compaction", "Content was stored outside the prompt."),
-    _event("compact.summarized", "summarized", "compaction", "Messages were merged into the summary."),
-    _event("compact.cleared", "cleared", "compaction", "A tool output was cleared. Its call was kept."),
-    _event("compact.dropped", "dropped", "compaction", "Messages were dropped from the prompt."),
-    _event("compact.truncated", "truncated", "compaction", "The middle of a long tool output was removed."),
+    _event(events.ExternalizedEvent, "compaction", "Content was stored outside the prompt."),
+    _event(events.SummarizedEvent, "compaction", "Messages were merged into the summary."),
+    _event(events.ClearedEvent, "compaction", "A tool output was cleared. Its call was kept."),
+    _event(events.DroppedEvent, "compaction", "Messages were dropped from the prompt."),
+    _event(events.TruncatedEvent, "compaction", "The middle of a long tool output was removed."),
     _event(
-        PRUNED,
-        "pruned messages",
+        events.PrunedMessagesEvent,
         "pruned",
         "The result of a compaction: what happened to each message.",
         Panel.PROMPT,
-        describe=_describe_pruned,
-        public_payload={"ledger": list_of(fields(_LEDGER_ENTRY)), "after": list_of(fields(_PROMPT_ENTRY))},
+        Trait.SHRINKS_PROMPT,
+        public_payload=_PUBLIC_LEDGER,
     ),
     _event(
-        PROVIDER_COMPACTION,
-        "provider compaction",
+        events.ProviderCompactionEvent,
         "compaction",
         "The provider compacted or cleared the conversation.",
         Panel.SUMMARY,
         Panel.RETENTION,
-        public_payload={"ledger": list_of(fields(_LEDGER_ENTRY)), "after": list_of(fields(_PROMPT_ENTRY))},
+        Trait.SHRINKS_PROMPT,
+        public_payload=_PUBLIC_LEDGER,
     ),
-    _event(COMPLETED, "completed", "compaction", "The compaction finished."),
-    _event(QUALITY, "quality", "compaction", "Signals that a compaction may have lost something."),
-    _event(REHYDRATED, "rehydrated", "compaction", "Stored content was put back into the prompt for one call."),
-    _event(REHYDRATION_BLOCKED, "rehydration blocked", "compaction", "Stored content could not be put back."),
+    _event(events.CompletedEvent, "compaction", "The compaction finished."),
+    _event(events.QualityEvent, "compaction", "Signals that a compaction may have lost something."),
     _event(
-        RECALL,
-        "recall",
+        events.RehydratedEvent, "compaction", "Stored content was put back into the prompt for one call.", Lane.RECALL
+    ),
+    _event(events.RehydrationBlockedEvent, "compaction", "Stored content could not be put back."),
+    _event(
+        events.RecallEvent,
         "retrieval",
         "The agent searched in everything that its session has contained.",
-        describe=_describe_recall,
+        Lane.RECALL,
     ),
     _event(
-        OVERFLOW,
-        "overflow recovered",
+        events.OverflowRecoveredEvent,
         "compaction",
         "The provider rejected the prompt, and a compaction made it smaller.",
-        describe=_describe_overflow,
+        Lane.OVERFLOW,
+        Trait.SHRINKS_PROMPT,
     ),
-    _event(BREAKER, "breaker open", "compaction", "Compactions are paused: they would free too little."),
     _event(
-        ERROR,
-        "error",
+        events.BreakerOpenEvent,
+        "compaction",
+        "Compactions are paused: they would free too little.",
+        Lane.WARNING,
+        Trait.HAS_LINE,
+    ),
+    _event(
+        events.ErrorEvent,
         "error",
         "Part of a compaction failed.",
         Panel.ERRORS,
+        Lane.ERROR,
+        Trait.HAS_LINE,
         family=Family.TROUBLE,
-        describe=_describe_error,
     ),
     _event(
-        "compact.over_budget",
-        "over budget",
+        events.OverBudgetEvent,
         "error",
         "The request is larger than the budget, and nothing more could be removed from it.",
+        Lane.WARNING,
+        Trait.HAS_LINE,
         family=Family.TROUBLE,
     ),
     _event(
-        WARNING,
-        "warning",
+        events.WarningEvent,
         "error",
         "Something needs attention.",
+        Lane.WARNING,
+        Trait.HAS_LINE,
         family=Family.TROUBLE,
-        describe=_describe_error,
     ),
 )
 
@@ -359,11 +310,11 @@ _SPANS = (
     _span("agent", "An agent at work."),
     _span(TURN, "One turn of a conversation."),
     Kind(GENERATION, GENERATION, GENERATION, Family.GENERATION, "A model call.", describe=_describe_generation),
-    _span("tool", "A tool call.", Family.TOOL),
-    _span("handoff", "A handoff from one agent to another."),
-    _span("guardrail", "A guardrail check."),
+    _span("tool", "A tool call.", Trait.HAS_LINE, family=Family.TOOL),
+    _span("handoff", "A handoff from one agent to another.", Trait.HAS_LINE),
+    _span("guardrail", "A guardrail check.", Trait.HAS_LINE),
     _span("task", "A task of a workflow."),
-    _span("retrieval", "A search for documents."),
+    _span("retrieval", "A search for documents.", Trait.HAS_LINE),
     _span("embedding", "An embedding request."),
     _span("span", "Any other span."),
 )
@@ -376,12 +327,20 @@ def kind_of(name: str) -> Kind:
     kind = KINDS.get(name)
     if kind is not None:
         return kind
-    label = name.removeprefix(PREFIX).replace("_", " ")
     if name.startswith(PREFIX):
-        return Kind(name, label, "compaction", Family.COMPACTION, "A compaction event.")
-    return Kind(name, label, "span", Family.NEUTRAL, KINDS["span"].description)
+        return Kind(name, _label(name), "compaction", Family.COMPACTION, "A compaction event.")
+    return Kind(name, _label(name), "span", Family.NEUTRAL, KINDS["span"].description)
 
 
-def browser_table() -> dict[str, dict[str, str]]:
+def browser_table() -> dict[str, dict[str, Any]]:
     """Return the part of the table that browser code needs. `static/js/kinds.js` reads it."""
-    return {kind.name: {"label": kind.label, "icon": kind.icon, "family": kind.family.value} for kind in KINDS.values()}
+    return {
+        kind.name: {
+            "label": kind.label,
+            "icon": kind.icon,
+            "family": kind.family.value,
+            "lane": kind.lane.value if kind.lane else "",
+            "traits": sorted(kind.traits),
+        }
+        for kind in KINDS.values()
+    }

@@ -6,8 +6,12 @@ facts that only a tool showed weigh less. It can be far from the count, so it is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
+
+from compact.events import RetentionEvent
+from compact.events.reading import found_count, kept_count, upgrade
 
 LOSSY_SHARE = 0.9
 """A compaction that kept a smaller share of its facts raises the alarm."""
@@ -37,21 +41,10 @@ class FactCount(NamedTuple):
 
 
 def count_facts(data: Mapping[str, Any]) -> FactCount | None:
-    """Return the facts of a retention event, or None if it does not count them.
-
-    Newer clients send `facts_total` and `facts_kept`. Older ones send only the counts by kind.
-    """
+    """Return the facts of a retention event, or None if it does not count them."""
+    data = upgrade(RetentionEvent.name, data)
     total, kept = _count(data.get("facts_total")), _count(data.get("facts_kept"))
-    if total is not None and kept is not None:
-        return FactCount(total, min(kept, total))
-    by_kind = data.get("by_kind")
-    if not isinstance(by_kind, Mapping):
-        return None
-    kinds = [counts for counts in by_kind.values() if isinstance(counts, Mapping)]
-    if not kinds:
-        return None
-    total = min(_INT_MAX, sum(_count(counts.get("found")) or 0 for counts in kinds))
-    return FactCount(total, min(total, sum(map(_count_kept, kinds))))
+    return None if total is None or kept is None else FactCount(total, min(kept, total))
 
 
 def count_facts_by_kind(data: Mapping[str, Any]) -> dict[str, FactCount]:
@@ -60,30 +53,21 @@ def count_facts_by_kind(data: Mapping[str, Any]) -> dict[str, FactCount]:
     if not isinstance(by_kind, Mapping):
         return {}
     return {
-        kind: FactCount(_count(counts.get("found")) or 0, _count_kept(counts))
+        kind: FactCount(found_count(counts), kept_count(counts))
         for kind in FACT_KINDS
         if isinstance(counts := by_kind.get(kind), Mapping)
     }
 
 
 def weighted_share(data: Mapping[str, Any]) -> float | None:
-    """Return the client's weighted share. Older clients call it `retention_pct`."""
-    value = data.get("weighted_retention")
-    share = data.get("retention_pct") if value is None else value
+    """Return the client's weighted share."""
+    share = upgrade(RetentionEvent.name, data).get("weighted_retention")
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
         return None
     return float(share)
 
 
-def _count_kept(counts: Mapping[str, Any]) -> int:
-    """Return the facts of one kind that were not lost."""
-    total, lost = _count(counts.get("found")) or 0, _count(counts.get("lost"))
-    if lost is not None:
-        return max(0, total - lost)
-    return min(total, (_count(counts.get("kept")) or 0) + (_count(counts.get("restored")) or 0))
-
-
 def _count(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if 0 <= value <= _INT_MAX else None
+    return min(int(value), _INT_MAX) if 0 <= value < math.inf else None

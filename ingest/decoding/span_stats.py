@@ -11,6 +11,16 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+from compact.events import (
+    ErrorEvent,
+    OverflowRecoveredEvent,
+    RetentionEvent,
+    SummaryCreatedEvent,
+    SummaryDiscardedEvent,
+    TokenEstimateEvent,
+    TriggerDecisionEvent,
+)
+from compact.events.reading import Report, report_of, upgrade
 
 from ingest.decoding.facts import FactCount, count_facts, weighted_share
 from ingest.decoding.token_usage import Usage, call_usage
@@ -65,7 +75,9 @@ KINDS_WITHOUT_STATS = frozenset(
 )
 
 # A summary that was not used costs as much as one that was.
-SUMMARY_KINDS = frozenset({"compact.summary_created", "compact.summary_discarded"})
+SUMMARY_KINDS = frozenset({SummaryCreatedEvent.name, SummaryDiscardedEvent.name})
+_ESTIMATE, _DECISION = TokenEstimateEvent.name, TriggerDecisionEvent.name
+_RETENTION, _ERROR, _OVERFLOW = RetentionEvent.name, ErrorEvent.name, OverflowRecoveredEvent.name
 
 
 def session_of(data: dict[str, Any]) -> str | None:
@@ -93,26 +105,25 @@ def stats_of(kind: str, data: dict[str, Any]) -> Stats:
 
 
 def _compaction_stats(kind: str, data: dict[str, Any]) -> Stats:
-    get = data.get
-    estimate = _first_count(get("t_est"), get("tokens_estimated"))
+    get = upgrade(kind, data).get
+    estimate = _count(get("t_est"))
     before, after = _count(get("tokens_before")), _count(get("tokens_after"))
-    is_estimate = kind == "compact.token_estimate"
-    is_decision = kind == "compact.trigger_decision"
-    has_count = is_estimate or is_decision
-    is_compaction = _is_compaction(kind, data)
-    is_retention = kind == "compact.retention"
+    is_decision = kind == _DECISION
+    has_count = is_decision or kind == _ESTIMATE
+    is_compaction = report_of(kind, data) is not Report.NONE
+    is_retention = kind == _RETENTION
     facts = (count_facts(data) if is_retention else None) or FactCount(0, 0)
     event = EventStats(
-        window_tokens=_first_count(get("max_tokens"), get("max")) if has_count else None,
+        window_tokens=_count(get("max_tokens")) if has_count else None,
         trigger_tokens=_count(get("trigger_tokens")) if is_decision else None,
         turn=_count(get("turn")) or 0,
         is_check=is_decision,
         is_compaction=is_compaction,
-        is_fallback=kind == "compact.error" and bool(get("fallback")),
+        is_fallback=kind == _ERROR and bool(get("fallback")),
         facts_total=facts.total,
         facts_kept=facts.kept,
         retention=_retention(data) if is_retention else None,
-        is_overflow=kind == "compact.overflow_recovered",
+        is_overflow=kind == _OVERFLOW,
         freed_tokens=_count_freed(before, after) if is_compaction else 0,
         cache_lost_tokens=_cache_lost(get("cache")),
     )
@@ -141,16 +152,6 @@ def _summary_usage(get: Callable[[str], Any]) -> Usage | None:
         return None
     input_tokens, output_tokens = _count(get("input_tokens")) or 0, _count(get("summary_tokens")) or 0
     return Usage(model=model, input=input_tokens, output=output_tokens, is_summary=True)
-
-
-def _is_compaction(kind: str, data: dict[str, Any]) -> bool:
-    """Return True for the one event that says that messages left the prompt."""
-    if kind == "compact.trigger_decision":
-        # The decision of document 000 has no `triggered` and no second event. It has the number of pruned messages.
-        return data.get("triggered") is None and bool(_count(data.get("pruned_count")))
-    # Newer clients send the fates of a recovery in `compact.pruned_messages`. Older ones sent only its result.
-    is_recovery = kind == "compact.overflow_recovered" and _count(data.get("tokens_after")) is not None
-    return kind == "compact.pruned_messages" or (is_recovery and "window_tokens" not in data)
 
 
 def _retention(data: dict[str, Any]) -> float | None:

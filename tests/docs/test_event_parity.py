@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints, is_typeddict
 
 import pytest
 from compact import events
-from compact.exporters.console_lines import LINES
+from compact.events.reading import event_of, line, read
+from compact.events.sentences import SENTENCES
 from docs.pages import ROOT
 
 from viewer.kinds import KINDS, PREFIX
 
 OBSERVABILITY = (ROOT / "docs" / "OBSERVABILITY.md").read_text()
 SOURCE = ROOT / "compact_client" / "src" / "compact"
+# The four records have the same properties.
+SHARED_SECTIONS = dict.fromkeys(("compact.summarized", "compact.cleared", "compact.dropped"), "compact.externalized")
 EVERY_EVENT = pytest.mark.parametrize("event", events.CATALOG, ids=lambda event: event.name)
 
 
@@ -36,9 +42,55 @@ def test_every_event_is_documented(event: type[events.Event]) -> None:
     assert 10 < len(event.description()) < 140
 
 
-def test_console_exporter_has_a_line_for_every_event() -> None:
-    """An event without a line would be printed as a list of its properties."""
-    assert set(LINES) == set(events.CATALOG)
+def sample(hint: Any) -> Any:
+    """Return a value of a type that an event class declares."""
+    arguments = get_args(hint)
+    if get_origin(hint) in (Annotated, Literal) or (arguments and type(None) in arguments):
+        return sample(arguments[0]) if get_origin(hint) is not Literal else arguments[0]
+    if is_typeddict(hint):
+        return {name: sample(part) for name, part in get_type_hints(hint).items()}
+    origin = get_origin(hint)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"kept": 3}
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        return []
+    if arguments:
+        return sample(arguments[0])
+    return {bool: True, int: 12, float: 0.5, str: "word"}.get(hint)
+
+
+def sample_of(event: type[events.Event]) -> dict[str, Any]:
+    hints = get_type_hints(event, include_extras=True)
+    return {field.name: sample(hints[field.name]) for field in dataclasses.fields(event)}
+
+
+def test_every_event_has_a_sentence() -> None:
+    """The console, the tail, the inspector and MCP would otherwise show nothing."""
+    assert set(SENTENCES) == set(events.CATALOG)
+
+
+@EVERY_EVENT
+def test_a_sentence_says_all_that_it_should(event: type[events.Event]) -> None:
+    """A complete event has no placeholders, and the server reads what the library wrote."""
+    complete = event(**sample_of(event))
+    sentence = line(complete)
+    assert len(sentence) > 3
+    assert "?" not in sentence and "None" not in sentence
+    received = event_of(event.name, complete.properties())
+    assert received == read(event, complete.properties())
+    assert received is not None and line(received) == sentence
+    assert received.properties() == complete.properties()
+
+
+@EVERY_EVENT
+def test_every_property_is_documented(event: type[events.Event]) -> None:
+    """The section of an event names each of its properties."""
+    section = OBSERVABILITY.split(f"### {event.name}\n", 1)[1].split("\n### ", 1)[0].split("\n## ", 1)[0]
+    shared = SHARED_SECTIONS.get(event.name)
+    if shared:
+        section += OBSERVABILITY.split(f"### {shared}\n", 1)[1].split("\n### ", 1)[0]
+    missing = [name for name in event.public_fields() if f"`{name}`" not in section]
+    assert missing == []
 
 
 def test_server_has_a_kind_for_every_event_and_no_other() -> None:

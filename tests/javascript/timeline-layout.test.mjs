@@ -119,3 +119,10 @@ test("the result of a compaction stays inside the plot, before its marker if the
     assert.ok(last.middle + last.pill / 2 <= plot.left + plot.width + last.pill / 2);
   }
 });
+
+test("a failed compaction is marked without a number", () => {
+  const all = checks(40, (i) => i === 3 || i === 30);
+  all[20].has_failed = true;
+  const { markers } = layout(all, positions(all, "turn", false), view());
+  assert.deepEqual(markers.map((marker) => marker.text), ["1", "!", "2"]);
+});

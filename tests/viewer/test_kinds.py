@@ -58,8 +58,14 @@ def test_an_unknown_kind_gets_a_default_row() -> None:
     assert (kind_of("custom").icon, kind_of("custom").family) == ("span", "neutral")
 
 
-def test_the_browser_gets_labels_icons_and_families() -> None:
-    assert browser_table()["compact.error"] == {"label": "error", "icon": "error", "family": "trouble"}
+def test_the_browser_gets_what_it_needs_to_draw_a_span() -> None:
+    assert browser_table()["compact.error"] == {
+        "label": "error",
+        "icon": "error",
+        "family": "trouble",
+        "lane": "error",
+        "traits": ["has-line"],
+    }
     assert browser_table().keys() == KINDS.keys()
 
 

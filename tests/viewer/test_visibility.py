@@ -151,7 +151,7 @@ def test_every_event_has_a_schema_from_its_class():
 def test_the_texts_of_compaction_events_are_hidden():
     error = public_data("compact.error", {"error_type": "Timeout", "message": SENTENCE, "fallback": "pruning-only"})
     assert error == {"error_type": "Timeout", "message": HIDDEN, "fallback": "pruning-only"}
-    assert kind_of("compact.error").describe(error) == "Timeout (fallback: pruning-only)"
+    assert kind_of("compact.error").describe(error) == "Timeout: [hidden] (fallback: pruning-only)"
     decision = {"reason": f"manual: {SENTENCE}", "note": SENTENCE, "triggered": True, "t_est": 9}
     hidden = {"reason": HIDDEN, "note": HIDDEN, "triggered": True, "t_est": 9}
     assert public_data("compact.trigger_decision", decision) == hidden

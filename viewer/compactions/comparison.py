@@ -41,7 +41,7 @@ class Side:
 
     @property
     def failed_count(self) -> int:
-        return sum(check.has_failed for check in self.compactions)
+        return sum(check.has_failed for check in self.checks)
 
     @property
     def compaction_ms(self) -> float:

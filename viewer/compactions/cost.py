@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from compact.events import PrunedMessagesEvent, SummaryCreatedEvent
+
 from viewer.costs.amounts import format_price, round_usd
 from viewer.costs.prices import Rates
-from viewer.kinds import DISCARDED_SUMMARY, PRUNED, SUMMARY
+from viewer.kinds import DISCARDED_SUMMARY, SUMMARY
 from viewer.numbers import format_count, to_count
 from viewer.sessions.checks import Check
 
@@ -86,11 +87,11 @@ class CacheEffect:
 def cache_effect(check: Check, calls: int, rates: CompactionRates | None = None) -> CacheEffect:
     """Return the effect of a compaction after `calls` later calls."""
     freed = max(0, check.freed_tokens)
-    cache = check.value("cache", PRUNED)
-    invalidated = to_count(cache.get("invalidated_tokens")) if isinstance(cache, Mapping) else 0
-    calls_needed = cache.get("break_even_calls") if isinstance(cache, Mapping) else None
+    pruned, summary = check.event(PrunedMessagesEvent), check.event(SummaryCreatedEvent)
+    cache = (pruned and pruned.cache) or {}
+    invalidated = to_count(cache.get("invalidated_tokens"))
+    calls_needed = cache.get("break_even_calls")
     break_even = int(calls_needed) if isinstance(calls_needed, int | float) else None
-    latency = check.value("latency_ms", SUMMARY)
     money = _money(check, invalidated, calls, rates) if rates is not None and check.after is not None else None
     if money is not None and money.break_even is not None:
         # The client assumes typical prices. These are the prices of the model.
@@ -100,7 +101,7 @@ def cache_effect(check: Check, calls: int, rates: CompactionRates | None = None)
         invalidated=invalidated,
         break_even=break_even,
         calls=calls,
-        latency_ms=float(latency) if isinstance(latency, int | float) else None,
+        latency_ms=summary.latency_ms if summary is not None else None,
         sentence=" ".join(_sentences(freed, invalidated, break_even, calls, money))
         if check.after is not None
         else "The client didn't report the size of the prompt afterward.",

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from viewer.kinds import REMAINING_FATES
+from compact.events.reading import REMAINING_FATES
+
 from viewer.numbers import to_count
 
 FATES = ("pinned", "kept", "summarized", "truncated", "cleared", "externalized", "dropped")

@@ -314,7 +314,7 @@ def _get_compaction(request: HttpRequest, name: str, number: int, right: Right =
 
 def _what_if_source(compaction: Compaction) -> Source:
     """Return a compaction and those before it, or raise Http404 if its transcript is not stored."""
-    session, completed = compaction.session, [c for c in compaction.all[: compaction.number] if not c.has_failed]
+    session, completed = compaction.session, compaction.all[: compaction.number]
     archived = {check.key: _archival(session, check)[1] for check in completed}
     if archived.get(compaction.check.key) is None:
         raise Http404("No transcript is stored for this compaction.")

@@ -14,10 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compact.events import CheckEvent, PolicyAppliedEvent, TokenEstimateEvent
+
 from ingest.archive import transcripts
 from ingest.models import Transcript
 from viewer.compactions.ledger import Ledger
-from viewer.kinds import CHECK, ESTIMATE, POLICY
 from viewer.sessions.checks import PARTS, Check
 
 _DEFAULT_MODEL = "gpt-4o"
@@ -49,13 +50,16 @@ class Step:
     @property
     def policy(self) -> dict[str, Any]:
         """The whole policy if the client sent it, and the growth that it measured."""
-        span = self.check.span(POLICY)
-        sent = span.data.get("policy") if span else None
-        policy = dict(sent if isinstance(sent, Mapping) else self.check.policy)
-        growth = span.data.get("growth_tokens") if span else None
-        if isinstance(growth, int | float) and policy.get("growth_tokens") is None:
-            policy["growth_tokens"] = growth
+        applied = self.check.event(PolicyAppliedEvent)
+        policy = dict((applied and applied.policy) or self.check.policy)
+        if applied is not None and applied.growth_tokens is not None and policy.get("growth_tokens") is None:
+            policy["growth_tokens"] = applied.growth_tokens
         return policy
+
+    @property
+    def model(self) -> str:
+        events = (self.check.event(CheckEvent), self.check.event(TokenEstimateEvent))
+        return next((event.model for event in events if event and event.model), _DEFAULT_MODEL)
 
 
 def read_log(transcript: Transcript) -> list[dict[str, Any]]:
@@ -101,7 +105,7 @@ def _run(
     names = CompactPolicy.__dataclass_fields__
     manager = CompactManager(
         CompactConfig(
-            model=str(step.check.value("model", CHECK, ESTIMATE) or _DEFAULT_MODEL),
+            model=step.model,
             max_context_tokens=step.check.window,
             policy=CompactPolicy(**{name: value for name, value in policy.items() if name in names}),
             token_estimator=_recorded_estimator(sizes, step.overhead_tokens),

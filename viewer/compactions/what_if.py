@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from compact.events import SummaryCreatedEvent
+
 from ingest.decoding.facts import FactCount, count_facts
 from viewer.compactions.ledger import Entry, Ledger, match_entries, parse_ledger
 from viewer.compactions.session_replay import RETRIED_AS_BRIEF, CannotPlan, Step, read_log, replay_steps
-from viewer.kinds import DECISION, ESTIMATE, PRUNED, RETENTION, SUMMARY
+from viewer.kinds import DECISION, PRUNED, RETENTION, SUMMARY
 from viewer.numbers import format_count, to_count, to_fraction
 from viewer.sessions.checks import Check
 
@@ -244,7 +246,8 @@ def plan_again(source: Source, choice: Choice) -> Outcome:
 def _reasons(source: Source, plan: Plan) -> list[str]:
     """Return the known causes of a difference between a replay and what happened."""
     check, has_summary = source.check, bool(source.previous_summary)
-    summarizer, used = str(check.value("summarizer", SUMMARY) or ""), plan.summarizer or _BUILT_IN
+    summary = check.event(SummaryCreatedEvent)
+    summarizer, used = (summary and summary.summarizer) or "", plan.summarizer or _BUILT_IN
     externalized = check.fates.get("externalized", 0)
     causes = [
         (summarizer not in ("", used), f"The agent used the summarizer {summarizer}. A replay uses {used}."),
@@ -264,10 +267,7 @@ def _reasons(source: Source, plan: Plan) -> list[str]:
             "The transcript is redacted. The agent summarized the original values.",
         ),
         (plan.missing, f"The transcript lacks {format_count(plan.missing, 'message')} of the prompt."),
-        (
-            check.value("source", ESTIMATE) in ("usage", "provider"),
-            "The agent corrected its counts with the provider's counts.",
-        ),
+        (check.is_corrected_by_provider, "The agent corrected its counts with the provider's counts."),
     ]
     reasons = [text for applies, text in causes if applies]
     return reasons or ["The agent has settings or a version of compact that its events do not contain."]

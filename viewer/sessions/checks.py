@@ -8,32 +8,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
+
+from compact.events import (
+    CATALOG,
+    ArchivalEvent,
+    CheckEvent,
+    Event,
+    OverflowRecoveredEvent,
+    PolicyAppliedEvent,
+    PrunedMessagesEvent,
+    SummaryCreatedEvent,
+    TokenEstimateEvent,
+    TriggerDecisionEvent,
+)
+from compact.events.reading import CheckResult, Outcome, event_of, removed_count
 
 from ingest.decoding.facts import LOSSY_SHARE, FactCount, count_facts, count_facts_by_kind, weighted_share
 from ingest.decoding.span_stats import stats_of
-from viewer.kinds import (
-    ARCHIVAL,
-    BREAKER,
-    CHECK,
-    COMPLETED,
-    DECISION,
-    ERROR,
-    ESTIMATE,
-    GENERATION,
-    OVERFLOW,
-    POLICY,
-    PRUNED,
-    QUALITY,
-    RETENTION,
-    SUMMARY,
-    count_removed,
-)
+from viewer.kinds import BREAKER, CHECK, DECISION, ERROR, ESTIMATE, GENERATION, QUALITY, RETENTION
 from viewer.numbers import to_count, to_fraction
 from viewer.sessions.spans import SpanRow, sort_key
 from viewer.visibility.public_parts import Visibility
 
 PARTS = ("system", "developer", "tools_schema", "memory", "history", "user_input")
+_CLASSES = {event.name: event for event in CATALOG}
+E = TypeVar("E", bound=Event)
 
 
 @dataclass(slots=True)
@@ -44,22 +44,29 @@ class Check:
     """
 
     key: str
+    report: str = ""
+    """Key of the span that counts as the report of a compaction. See `compact.events.check_result`."""
     spans: dict[str, SpanRow] = field(default_factory=dict)
     started_at: datetime | None = None
     _first: dict[str, SpanRow] = field(default_factory=dict)
+    _events: dict[type[Event], Event] = field(default_factory=dict)
+    _result: CheckResult | None = None
 
     def add(self, span: SpanRow) -> None:
         """Add a span, or replace it with its newer state."""
         self.spans[span.key] = span
+        self._result = None
         first = self._first.get(span.kind)
         if first is None or first.key == span.key or sort_key(span) < sort_key(first):
             self._first[span.kind] = span
+            if event_class := _CLASSES.get(span.kind):
+                self._events.pop(event_class, None)
         if span.started_at and (self.started_at is None or span.started_at < self.started_at):
             self.started_at = span.started_at
 
     def as_seen(self, visibility: Visibility) -> Check:
         """Return the check as a reader sees it."""
-        seen = Check(self.key)
+        seen = Check(self.key, self.report)
         for span in self.spans.values():
             seen.add(span.as_seen(visibility))
         return seen
@@ -71,13 +78,24 @@ class Check:
     def spans_of(self, *kinds: str) -> list[SpanRow]:
         return sorted((span for span in self.spans.values() if span.kind in kinds), key=sort_key)
 
-    def value(self, name: str, *kinds: str) -> Any:
-        """Return the property `name` of the first of `kinds` that has it."""
-        for kind in kinds:
-            span = self.span(kind)
-            if span is not None and span.data.get(name) is not None:
-                return span.data[name]
-        return None
+    def event(self, event_class: type[E]) -> E | None:
+        """Return the first event of a class. Its properties are None if the client did not send them."""
+        event = self._events.get(event_class)
+        if event is None and (span := self._first.get(event_class.name)) is not None:
+            event = self._events[event_class] = event_of(span.kind, span.data)  # type: ignore[assignment]
+        return event  # type: ignore[return-value]
+
+    @property
+    def result(self) -> CheckResult:
+        """The size of the prompt before and after the check, and what became of it."""
+        if self._result is None:
+            events = {
+                event_class: event
+                for kind in self._first
+                if (event_class := _CLASSES.get(kind)) and (event := self.event(event_class))
+            }
+            self._result = CheckResult.of(events, has_report=bool(self.report), is_open=self.is_running)
+        return self._result
 
     @property
     def lead(self) -> SpanRow:
@@ -110,80 +128,61 @@ class Check:
     @property
     def is_corrected_by_provider(self) -> bool:
         """True if the size before is the provider's count. It differs from the sum of the estimated messages."""
-        return self.is_recovery or self.value("source", ESTIMATE) in {"usage", "provider"}
+        estimate = self.event(TokenEstimateEvent)
+        return self.is_recovery or (estimate is not None and estimate.source in {"usage", "provider"})
 
     @property
     def has_size(self) -> bool:
         """True if the size of the prompt is known. Lifecycle events alone do not say it."""
-        return bool(self.before or self.is_compaction)
+        return bool(self.before or self.outcome != "not_needed")
 
     @property
     def is_recovery(self) -> bool:
         """True if the provider rejected the prompt, and the compaction made it small enough."""
-        return self.span(OVERFLOW) is not None or self.value("trigger", CHECK) == "overflow"
+        check = self.event(CheckEvent)
+        return self.event(OverflowRecoveredEvent) is not None or (check is not None and check.trigger == "overflow")
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.result.outcome
 
     @property
     def is_compaction(self) -> bool:
-        """True if the prompt was compacted, is being compacted, or if that failed."""
-        return self._is_triggered and not self.is_futile
-
-    @property
-    def is_futile(self) -> bool:
-        """True if the trigger was reached, but the prompt stayed as it was because there was too little to gain."""
-        details = self.value("details", COMPLETED)
-        is_unchanged = isinstance(details, Mapping) and details.get("changed") is False
-        return self.span(PRUNED) is None and (is_unchanged or self.is_paused)
-
-    @property
-    def is_paused(self) -> bool:
-        """True if the client did not try to compact, because the last compactions freed almost nothing."""
-        return self.span(BREAKER) is not None
-
-    @property
-    def _is_triggered(self) -> bool:
-        if self.span(OVERFLOW) is not None:
-            return True
-        triggered = self.value("triggered", DECISION, CHECK)
-        if triggered is not None:
-            return bool(triggered)
-        # Decisions of document 000 have no `triggered`. They have a pruned count.
-        return any(self.span(kind) for kind in (PRUNED, SUMMARY)) or to_count(self.value("pruned_count", DECISION)) > 0
+        """True if the check counts as a compaction of its session: messages left the prompt."""
+        return self.result.counts_as == "compaction"
 
     @property
     def has_failed(self) -> bool:
         """True if a compaction was triggered but the prompt did not shrink."""
-        is_finished = self.is_compaction and not self.is_running
-        return is_finished and self.span(PRUNED) is None and self.span(ERROR) is not None
+        return self.result.counts_as == "failure"
 
     @property
-    def has_result(self) -> bool:
-        """True if an event says that messages left the prompt, or how large it was afterward."""
-        if any(self.span(kind) for kind in (PRUNED, OVERFLOW)) or self.after is not None:
-            return True
-        # The decision of document 000 is also the result.
-        return self.value("triggered", DECISION, CHECK) is None and to_count(self.value("pruned_count", DECISION)) > 0
+    def is_futile(self) -> bool:
+        """True if the trigger was reached, but the prompt stayed as it was because there was too little to gain."""
+        return self.outcome == "futile"
 
     @property
-    def is_completed(self) -> bool:
-        return self.has_result and not self.has_failed and not self.is_running
+    def is_paused(self) -> bool:
+        """True if the client did not try to compact, because the last compactions freed almost nothing."""
+        return BREAKER in self._first
 
     @property
     def trigger(self) -> str:
         if self.is_recovery:
             return "overflow"
-        return str(self.value("trigger", CHECK) or ("manual" if self.value("note", DECISION) else "preflight"))
+        check, decision = self.event(CheckEvent), self.event(TriggerDecisionEvent)
+        is_manual = decision is not None and decision.note
+        return (check and check.trigger) or ("manual" if is_manual else "preflight")
 
     @property
     def before(self) -> int:
         if call := self.span(GENERATION):
             return stats_of(GENERATION, dict(call.data)).context_tokens or 0
-        estimate = self.value("t_est", ESTIMATE, DECISION)
-        return to_count(estimate or self.value("tokens_before", CHECK, PRUNED, OVERFLOW))
+        return self.result.before
 
     @property
     def after(self) -> int | None:
-        value = self.value("tokens_after", PRUNED, CHECK, OVERFLOW)
-        return to_count(value) if value is not None and self.is_compaction else None
+        return self.result.after
 
     @property
     def freed_tokens(self) -> int:
@@ -191,43 +190,50 @@ class Check:
 
     @property
     def window(self) -> int:
-        return to_count(self.value("max_tokens", ESTIMATE, DECISION, CHECK) or self.value("max", ESTIMATE, DECISION))
+        events = (self.event(TokenEstimateEvent), self.event(TriggerDecisionEvent), self.event(CheckEvent))
+        return next((event.max_tokens for event in events if event and event.max_tokens), 0)
 
     @property
     def policy(self) -> Mapping[str, Any]:
-        policy = self.value("policy", DECISION, POLICY)
-        return policy if isinstance(policy, Mapping) else {}
+        decision, applied = self.event(TriggerDecisionEvent), self.event(PolicyAppliedEvent)
+        return (decision and decision.policy) or (applied and applied.policy) or {}
 
     @property
     def trigger_tokens(self) -> int:
-        value = self.value("trigger_tokens", DECISION)
-        if value is None and self.policy.get("trigger_pct") is not None:
-            return round(self.window * to_fraction(self.policy["trigger_pct"]))
-        return to_count(value)
+        decision = self.event(TriggerDecisionEvent)
+        if decision is not None and decision.trigger_tokens is not None:
+            return decision.trigger_tokens
+        return round(self.window * to_fraction(self.policy.get("trigger_pct")))
 
     @property
     def cap_tokens(self) -> int:
-        value = self.value("budget_tokens", DECISION)
-        buffer = self.policy.get("hard_cap_buffer", self.policy.get("buffer"))
-        if value is None and buffer is not None:
-            return max(0, self.window - to_count(buffer))
-        return to_count(value)
+        decision = self.event(TriggerDecisionEvent)
+        if decision is not None and decision.budget_tokens is not None:
+            return decision.budget_tokens
+        buffer = self.policy.get("hard_cap_buffer")
+        return 0 if buffer is None else max(0, self.window - to_count(buffer))
 
     @property
     def margin(self) -> int | None:
-        value = self.value("margin_tokens", DECISION)
-        if value is not None:
-            return to_count(value)
+        decision = self.event(TriggerDecisionEvent)
+        if decision is not None and decision.margin_tokens is not None:
+            return decision.margin_tokens
         return self.trigger_tokens - self.before if self.trigger_tokens else None
+
+    @property
+    def _breakdown(self) -> Mapping[str, Any] | None:
+        estimate = self.event(TokenEstimateEvent)
+        return None if estimate is None else estimate.breakdown
 
     @property
     def has_parts(self) -> bool:
         """True if the client reported the size of each part of the prompt."""
-        return isinstance(self.value("breakdown", ESTIMATE), Mapping)
+        return self._breakdown is not None
 
     @property
     def parts(self) -> list[int]:
-        return _parts(self.value("breakdown", ESTIMATE)) if self.has_parts else [0, 0, 0, 0, self.before, 0]
+        breakdown = self._breakdown
+        return [0, 0, 0, 0, self.before, 0] if breakdown is None else _sizes(breakdown)
 
     @property
     def after_parts(self) -> list[int] | None:
@@ -237,11 +243,12 @@ class Check:
         """
         breakdown = self._breakdown_after
         if breakdown is not None:
-            return _parts(breakdown)
+            return _sizes(breakdown)
         if self.after is None or not self.has_parts:
             return None
         system, developer, tools, memory, _, user_input = self.parts
-        memory = to_count(self.value("summary_tokens", SUMMARY)) or memory
+        summary = self.event(SummaryCreatedEvent)
+        memory = (summary and summary.summary_tokens) or memory
         fixed = system + developer + tools + user_input
         memory = min(memory, max(0, self.after - fixed))
         return [system, developer, tools, memory, max(0, self.after - fixed - memory), user_input]
@@ -253,21 +260,23 @@ class Check:
 
     @property
     def _breakdown_after(self) -> Mapping[str, Any] | None:
-        breakdown = self.value("breakdown_after", PRUNED, CHECK)
-        return breakdown if isinstance(breakdown, Mapping) else None
+        pruned = self.event(PrunedMessagesEvent)
+        return None if pruned is None else pruned.breakdown_after
 
     @property
     def fates(self) -> dict[str, int]:
-        fates = self.value("fates", PRUNED)
-        return {str(name): to_count(count) for name, count in fates.items()} if isinstance(fates, Mapping) else {}
+        pruned = self.event(PrunedMessagesEvent)
+        fates = pruned.fates if pruned is not None else None
+        return {str(name): to_count(count) for name, count in fates.items()} if fates else {}
 
     @property
     def pruned_count(self) -> int:
         """The messages that left the prompt. The ledger has the same number, if the client sent one."""
-        pruned = self.span(PRUNED)
-        if pruned is not None and (count := count_removed(pruned.data)):
+        pruned = self.event(PrunedMessagesEvent)
+        if pruned is not None and (count := removed_count(pruned)):
             return count
-        return to_count(self.value("pruned_count", DECISION) or self.value("removed_count", OVERFLOW))
+        decision, overflow = self.event(TriggerDecisionEvent), self.event(OverflowRecoveredEvent)
+        return (decision and decision.pruned_count) or (overflow and overflow.removed_count) or 0
 
     @property
     def facts(self) -> FactCount | None:
@@ -325,16 +334,19 @@ class Check:
 
     @property
     def turn(self) -> int | None:
-        value = self.value("turn", CHECK, ESTIMATE, DECISION)
-        return to_count(value) if value is not None else None
+        events = (self.event(CheckEvent), self.event(TokenEstimateEvent), self.event(TriggerDecisionEvent))
+        return next((event.turn for event in events if event and event.turn is not None), None)
 
     @property
     def step(self) -> int | None:
-        value = self.value("step", PRUNED, CHECK, ARCHIVAL, SUMMARY)
-        return to_count(value) if value is not None else None
+        events = (
+            self.event(PrunedMessagesEvent),
+            self.event(CheckEvent),
+            self.event(ArchivalEvent),
+            self.event(SummaryCreatedEvent),
+        )
+        return next((event.step for event in events if event and event.step is not None), None)
 
 
-def _parts(breakdown: Mapping[str, Any]) -> list[int]:
-    # Document 002 calls the history `messages`.
-    parts = breakdown if "history" in breakdown else {**breakdown, "history": breakdown.get("messages")}
-    return [to_count(parts.get(part)) for part in PARTS]
+def _sizes(breakdown: Mapping[str, Any]) -> list[int]:
+    return [to_count(breakdown.get(part)) for part in PARTS]

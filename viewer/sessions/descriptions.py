@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from viewer.kinds import DECISION, GENERATION, OVERFLOW, PRUNED, describe_removal, describe_tokens, kind_of
-from viewer.numbers import format_count, format_facts, format_percent, format_usage, to_count
+from compact.events import OverflowRecoveredEvent, TriggerDecisionEvent
+from compact.events.phrases import describe_removal
+
+from viewer.kinds import GENERATION, PRUNED, describe_tokens, kind_of
+from viewer.numbers import format_count, format_facts, format_percent, format_usage
 from viewer.sessions.checks import Check
 from viewer.sessions.spans import SpanRow
 
@@ -26,15 +29,16 @@ def describe_check(check: Check) -> str:
         return f"Model call: {describe_tokens(call.data)}, as counted by the provider."
     if check.is_recovery and check.span(PRUNED) is None:
         return _describe_recovery(check)
-    if not check.is_compaction:
-        return _describe_no_compaction(check)
     used = format_usage(check.before, check.window)
-    if check.has_failed:
-        return f"Compaction failed at {used}: {check.error_message}"
-    if check.is_running:
-        return f"Compacting: {used}…"
-    if not check.has_result:
-        return f"A compaction started{f' at {used}' if check.before else ''}. Its result wasn't reported."
+    match check.outcome:
+        case "not_needed" | "futile":
+            return _describe_no_compaction(check)
+        case "failed":
+            return f"Compaction failed at {used}: {check.error_message}"
+        case "running" if check.is_running:
+            return f"Compacting: {used}…"
+        case "running":
+            return f"A compaction started{f' at {used}' if check.before else ''}. Its result wasn't reported."
     result = f" Now {check.after:,}." if check.after is not None else ""
     return f"{_describe_cause(check, used)}.{result}"
 
@@ -51,14 +55,15 @@ def _describe_no_compaction(check: Check) -> str:
 
 
 def _describe_cause(check: Check, used: str) -> str:
+    decision = check.event(TriggerDecisionEvent)
     if check.trigger == "manual":
-        note = check.value("note", DECISION)
+        note = decision and decision.note
         return f"Compacted manually at {used}" + (f" (“{note}”)" if note else "")
     if check.trigger == "overflow":
         return f"Compacted after the provider rejected {_describe_rejected(check.before, check.window)}"
     if check.trigger_tokens and check.window and check.before >= check.trigger_tokens:
         return f"Compacted: {used} reached the {format_percent(check.trigger_tokens / check.window)} trigger"
-    reason = check.value("reason", DECISION)
+    reason = decision and decision.reason
     return f"Compacted at {used}" + (f": {reason}" if reason else "")
 
 
@@ -68,8 +73,9 @@ def _describe_rejected(tokens: int, window: int) -> str:
 
 def _describe_recovery(check: Check) -> str:
     # The provider's own count may differ from the estimate.
-    requested = to_count(check.value("requested_tokens", OVERFLOW))
-    limit = to_count(check.value("limit_tokens", OVERFLOW)) or check.window
+    overflow = check.event(OverflowRecoveredEvent)
+    requested = overflow and overflow.requested_tokens
+    limit = (overflow and overflow.limit_tokens) or check.window
     rejected = _describe_rejected(requested, limit) if requested else _describe_rejected(check.before, check.window)
     if check.after is None:
         return f"The provider rejected {rejected}."
@@ -79,7 +85,7 @@ def _describe_recovery(check: Check) -> str:
 def describe_losses(check: Check) -> str:
     """The facts that a compaction kept, and the fallback that it needed."""
     sentences = [f"{format_facts(*check.facts)}."] if check.facts else []
-    if check.errors and not check.has_failed:
+    if check.errors and check.is_compaction:
         action = "only pruned older turns" if check.fallback == _PRUNING_ONLY else "used a fallback"
         sentences.append(f"The summary failed and the compaction {action}: {check.error_message}.")
     return " ".join(sentences)
@@ -89,23 +95,23 @@ def describe_session(checks: Iterable[Check], *, provider_count: int = 0) -> str
     """The compactions of a session in a few sentences. `provider_count` of them happened on the side of a provider."""
     checks = list(checks)
     compactions = [check for check in checks if check.is_compaction]
+    has_attempts = any(check.outcome in {"running", "failed"} for check in checks)
     recoveries = [check for check in checks if check.is_recovery]
     provider = f"The provider compacted {_times(provider_count)} on its own side." if provider_count else ""
-    if not compactions and provider:
+    if not compactions and not has_attempts and provider:
         return provider
     if checks and all(check.is_call for check in checks):
         return "No compactions reported. Only model calls were recorded."
-    if not compactions:
+    if not compactions and not has_attempts:
         return " ".join(filter(None, ("No compactions yet.", _describe_futile(checks))))
-    completed = [check for check in compactions if check.is_completed]
     sentences = (
-        _describe_completed(completed),
-        _describe_unreported(compactions),
-        _describe_failed(compactions),
+        _describe_completed(compactions),
+        _describe_unreported(checks),
+        _describe_failed(checks),
         _describe_futile(checks),
-        _describe_fallbacks(completed),
+        _describe_fallbacks(compactions),
         _describe_recoveries(recoveries),
-        _describe_retention(completed),
+        _describe_retention(compactions),
         provider,
     )
     return " ".join(filter(None, sentences))
@@ -130,8 +136,8 @@ def _describe_completed(completed: list[Check]) -> str:
     return f"{removed} and {f'freed {least}{freed:,}' if freed >= 0 else f'added {-freed:,}'} tokens."
 
 
-def _describe_unreported(compactions: list[Check]) -> str:
-    count = sum(not (check.has_result or check.has_failed or check.is_running) for check in compactions)
+def _describe_unreported(checks: list[Check]) -> str:
+    count = sum(check.outcome == "running" and not check.is_running for check in checks)
     if not count:
         return ""
     return (
@@ -139,8 +145,8 @@ def _describe_unreported(compactions: list[Check]) -> str:
     )
 
 
-def _describe_failed(compactions: list[Check]) -> str:
-    failed = sum(check.has_failed for check in compactions)
+def _describe_failed(checks: list[Check]) -> str:
+    failed = sum(check.has_failed for check in checks)
     return f"{format_count(failed, 'compaction')} failed." if failed else ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from django.contrib import messages
@@ -40,6 +41,8 @@ from viewer.visibility.public_parts import Visibility
 FIRST_ROWS = 60
 # The list is rendered again with each new compaction, so its length is limited.
 MAX_COMPACTIONS = 200
+# A check of another outcome was not meant to change the prompt, or could not gain anything.
+_LISTED_OUTCOMES = frozenset({"compacted", "failed", "running"})
 # The browser asks for the rows on a screen.
 MAX_LINES = 100
 
@@ -293,7 +296,10 @@ def _get_span(session: Session, name: str) -> queries.FullSpan:
 
 
 def _compaction_list(checks: list[Check]) -> dict[str, Any]:
-    rows = list(enumerate((check for check in checks if check.is_compaction), 1))
+    numbers = count(1)
+    rows = [
+        (next(numbers) if check.is_compaction else None, check) for check in checks if check.outcome in _LISTED_OUTCOMES
+    ]
     return {
         "compactions": rows[-MAX_COMPACTIONS:],
         "older": max(0, len(rows) - MAX_COMPACTIONS),

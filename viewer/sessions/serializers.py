@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
+from compact.events.reading import Outcome
 from drf_spectacular.utils import inline_serializer
 from rest_framework import serializers
 
@@ -133,7 +134,12 @@ class CheckSerializer(serializers.Serializer[Check]):
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     trigger = serializers.CharField()
-    is_compaction = serializers.BooleanField()
+    outcome = serializers.ChoiceField(
+        choices=get_args(Outcome),
+        help_text="`futile`: the trigger was reached, but there was nothing to gain. `running`: it started, and no "
+        "event has reported its result.",
+    )
+    is_compaction = serializers.BooleanField(help_text="Counts as a compaction: messages left the prompt.")
     is_recovery = serializers.BooleanField()
     is_call = serializers.BooleanField()
     is_running = serializers.BooleanField()
@@ -180,6 +186,7 @@ def check_json(check: Check) -> dict[str, Any]:
         "started_at": _iso(check.started_at),
         "ended_at": _iso(check.ended_at),
         "trigger": check.trigger,
+        "outcome": check.outcome,
         "is_compaction": check.is_compaction,
         "is_recovery": check.is_recovery,
         "is_call": check.is_call,

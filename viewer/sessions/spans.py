@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from viewer.kinds import CHECK
+from viewer.kinds import CHECK, DECISION, ESTIMATE
 from viewer.visibility.public_parts import Visibility, public_data, public_kind, public_name
 
 
@@ -39,7 +39,11 @@ class SpanRow:
         return replace(self, kind=public_kind(self.kind), name=name, data=data)
 
 
+# The order of events of one check that have the same time.
+_RANKS = {CHECK: 0, ESTIMATE: 1, DECISION: 2}
+
+
 def sort_key(span: SpanRow) -> tuple[bool, float, int, int]:
     """Return the chronological order of spans. Spans without a time come last, a check before its children."""
     time = span.started_at or span.ended_at
-    return (time is None, time.timestamp() if time else 0.0, span.kind != CHECK, span.seq)
+    return (time is None, time.timestamp() if time else 0.0, _RANKS.get(span.kind, 3), span.seq)

@@ -2,7 +2,7 @@
 // <event-tail>: live events of all sessions. Follows the newest event unless the user scrolls up.
 import { h, icon, problem, setText } from "../dom.js";
 import { clockMs, duration, exactTime, pluralize, shortTokens } from "../format.js";
-import { kindOf, titleOf } from "../kinds.js";
+import { kindOf, kindsWith, titleOf } from "../kinds.js";
 import { LiveSocket } from "../live-socket.js";
 
 /**
@@ -18,7 +18,7 @@ const MAX_ROWS = 160;
 const MAX_EVENTS = 20_000;
 const FILTER_DELAY_MS = 200;
 // Events after which the prompt is smaller.
-const COMPACTIONS = new Set(["compact.pruned_messages", "compact.overflow_recovered", "compact.provider_compaction"]);
+const COMPACTIONS = kindsWith("shrinks-prompt");
 
 export class EventTail extends HTMLElement {
   /** @type {LiveSocket | null} */ #socket = null;

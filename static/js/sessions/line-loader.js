@@ -1,5 +1,6 @@
 // @ts-check
 // Loads the lines of the rows on screen: arguments of tools, messages of warnings and errors. Scrolling past rows loads none.
+import { kindsWith } from "../kinds.js";
 import { store } from "./store.js";
 
 const DELAY_MS = 60;
@@ -50,7 +51,7 @@ export class LineLoader {
 
 /** Return true if spans of a kind have something to show after their title. @param {string} kind @param {string} status */
 function hasLine(kind, status) {
-  return status === "error" || kind === "tool" || LINE_KINDS.has(kind);
+  return status === "error" || LINE_KINDS.has(kind);
 }
 
-const LINE_KINDS = new Set(["compact.error", "compact.warning", "compact.over_budget", "compact.breaker_open", "retrieval", "handoff", "guardrail"]);
+const LINE_KINDS = kindsWith("has-line");

@@ -2,7 +2,7 @@
 // Computes what each row of the span tree shows, from the store.
 import { titleOf } from "../kinds.js";
 import { store } from "./store.js";
-import { resultOf } from "./timeline/layout.js";
+import { isMarked, resultOf } from "./timeline/layout.js";
 import { formatCalls, headroomOf, summarizeTurn } from "./turn-summary.js";
 
 /** @typedef {import("./store.js").Check} Check */
@@ -28,7 +28,7 @@ export class RowContents {
       if (check.is_compaction) this.#compactions.set(at, { number: ++number, check });
       const turn = turnOf(at);
       // A turn that compacted shows its compaction, also if later checks of the turn did not.
-      if (turn >= 0 && !(this.#checks.get(turn)?.is_compaction && !check.is_compaction)) this.#checks.set(turn, check);
+      if (turn >= 0 && !(isMarked(this.#checks.get(turn)) && !isMarked(check))) this.#checks.set(turn, check);
     }
   }
 

@@ -139,7 +139,7 @@ class SessionView extends HTMLElement {
       setText(next, `about ${pluralize(store.projectedTurns ?? 0, "turn")}`);
     }
     const failed = this.querySelector('[data-slot="failed_count"]');
-    const count = store.compactions.filter((check) => check.has_failed).length;
+    const count = store.checks.filter((check) => check.has_failed).length;
     if (failed instanceof HTMLElement) {
       failed.hidden = !count;
       setText(failed, `+ ${tokens(count)} failed`);

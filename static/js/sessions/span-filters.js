@@ -1,9 +1,9 @@
 // @ts-check
 // Filters of the span tree that are not the name of a kind.
+import { kindOf, kindsWith } from "../kinds.js";
 import { store } from "./store.js";
 
-/** Events of every check. They belong to a compaction only if their check compacted. */
-const CHECK_EVENTS = new Set(["compact.check", "compact.token_estimate", "compact.trigger_decision", "compact.policy_applied"]);
+const CHECK_EVENTS = kindsWith("every-check");
 
 /**
  * Return the predicate of a filter, or null without one.
@@ -23,7 +23,7 @@ export function filterOf(name, isCompaction) {
     case "error":
       return (at) => store.statusOf(at) === "error";
     case "warning":
-      return (at) => store.statusOf(at) === "warning" || kind[at] === "compact.warning" || kind[at] === "compact.over_budget" || kind[at] === "compact.breaker_open";
+      return (at) => store.statusOf(at) === "warning" || kindOf(kind[at] ?? "").lane === "warning";
     case "running":
       return (at) => end[at] == null && start[at] != null;
     case "turn":

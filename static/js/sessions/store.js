@@ -5,7 +5,8 @@ import { buildTree } from "./tree.js";
 
 /**
  * @typedef {{ id: string, span: string, turn: number | null, step: number | null, started_at: string | null,
- *   ended_at: string | null, trigger: string, is_compaction: boolean, is_recovery: boolean, is_call: boolean,
+ *   ended_at: string | null, trigger: string,
+ *   outcome: "not_needed" | "futile" | "running" | "compacted" | "failed", is_compaction: boolean, is_recovery: boolean, is_call: boolean,
  *   is_running: boolean, has_failed: boolean, before: number, after: number | null, window: number, trigger_tokens: number,
  *   cap_tokens: number, margin: number | null, parts: number[], after_parts: number[] | null, after_is_derived: boolean,
  *   fates: Record<string, number>, pruned_count: number, facts_total: number | null, facts_kept: number | null,
@@ -218,11 +219,10 @@ export function startOf(check) {
   return check.started_at ? Date.parse(check.started_at) : Infinity;
 }
 
-/** Return the compaction that failed, else kept the fewest facts, else needed a fallback, else freed the most. @param {Check[]} compactions */
+/** Return the compaction that kept the fewest facts, else needed a fallback, else freed the most. @param {Check[]} compactions */
 export function worstOf(compactions) {
   /** @param {Check} check */
   const badness = (check) => [
-    check.has_failed ? 1 : 0,
     check.facts_total ? 1 - (check.facts_kept ?? 0) / check.facts_total : 0,
     check.fallback ? 1 : 0,
     check.before - (check.after ?? check.before),

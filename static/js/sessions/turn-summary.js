@@ -65,15 +65,10 @@ export function headroomOf(check) {
   if (!check || check.is_call) return null;
   const base = { title: check.sentence };
   if (check.is_recovery) return { ...base, text: `overflow ${resultOf(check)}`, tone: "bad" };
-  if (check.is_compaction) {
-    return { ...base, text: check.has_failed ? "compaction failed" : resultOf(check), tone: toneOf(check) };
-  }
+  if (check.has_failed) return { ...base, text: "compaction failed", tone: "bad" };
+  if (check.is_compaction) return { ...base, text: resultOf(check), tone: check.fallback ? "warn" : "compaction" };
+  if (check.outcome === "running") return { ...base, text: resultOf(check), tone: "compaction" };
   if (check.margin === null) return null;
   if (check.margin <= 0) return { ...base, text: "over trigger", tone: "warn" };
   return { ...base, text: `${shortTokens(check.margin)} left`, tone: check.margin < check.trigger_tokens * LOW_SHARE ? "warn" : "" };
-}
-
-/** @param {Check} check @returns {Chip["tone"]} */
-function toneOf(check) {
-  return check.has_failed ? "bad" : check.fallback ? "warn" : "compaction";
 }

@@ -2,6 +2,8 @@
 // Turns: one model call with its check and its tools. Spans of kind `turn` are turns. Where a tracer sends none, the spans
 // that belong to one model call are grouped below the first of them. Pure.
 
+import { kindsWith } from "../kinds.js";
+
 /** @typedef {import("./spans.js").Spans} Spans */
 /** @typedef {{ lead: number, hasCall: boolean, kinds: Set<string> }} Group */
 
@@ -10,7 +12,7 @@ const MAX_DEPTH = 64;
 const CHECK = "compact.check";
 const CALL = "generation";
 /** Events with which clients that send no check span start a check. */
-const FLAT_STARTS = new Set(["compact.token_estimate", "compact.trigger_decision", "compact.check_started"]);
+const FLAT_STARTS = kindsWith("starts-check");
 /** Kinds that contain turns and are never part of one. */
 const CONTAINERS = new Set(["trace", "agent", "task", "turn"]);
 

@@ -7,12 +7,26 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, TextIO
+from collections.abc import Mapping
+from typing import Any, Literal, TextIO
 
-from compact.exporters.console_lines import describe, style_of
+from compact.events import (
+    ArchivalEvent,
+    ErrorEvent,
+    OverflowRecoveredEvent,
+    PrunedMessagesEvent,
+    SummaryCreatedEvent,
+    WarningEvent,
+)
+from compact.events.reading import event_of, line
 from compact.redaction import default_redactor
 
-_ANSI_COLORS = {"error": "31", "warning": "33", "triggered": "35", "done": "32", "dim": "2"}
+Style = Literal["error", "warning", "triggered", "done", "dim"]
+_ANSI_COLORS: Mapping[Style, str] = {"error": "31", "warning": "33", "triggered": "35", "done": "32", "dim": "2"}
+_RESULTS = frozenset(
+    event_class.name
+    for event_class in (SummaryCreatedEvent, PrunedMessagesEvent, ArchivalEvent, OverflowRecoveredEvent)
+)
 
 
 class ConsoleExporter:
@@ -44,8 +58,28 @@ def _format(event: dict[str, Any], *, is_colored: bool) -> str:
     name = str(event.get("event", "event")).removeprefix("compact.")
     time_of_day = str(event.get("ts", ""))[11:23].rstrip("Z")
     prefix = f"{time_of_day:<12} {event.get('session_id', '')}  "
-    text = describe(event)
+    text = _describe(event)
     if not is_colored:
         return f"{prefix}{name:<17} {text}".rstrip()
-    color = _ANSI_COLORS[style_of(event)]
+    color = _ANSI_COLORS[_style_of(event)]
     return f"\x1b[2m{prefix}\x1b[0m\x1b[{color}m{name:<17}\x1b[0m {text}".rstrip()
+
+
+def _describe(event: Mapping[str, Any]) -> str:
+    """Return the sentence of an event, or the plain properties of one that is not in the catalog."""
+    properties = event.get("properties") or {}
+    known = event_of(str(event.get("event", "")), properties)
+    if known is not None:
+        return line(known)
+    return ", ".join(f"{name} {value}" for name, value in properties.items() if isinstance(value, str | int | float))
+
+
+def _style_of(event: Mapping[str, Any]) -> Style:
+    name = event.get("event")
+    if event.get("status") == "error" or name == ErrorEvent.name:
+        return "error"
+    if name == WarningEvent.name:
+        return "warning"
+    if (event.get("properties") or {}).get("triggered"):
+        return "triggered"
+    return "done" if name in _RESULTS else "dim"

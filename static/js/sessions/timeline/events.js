@@ -1,21 +1,9 @@
 // @ts-check
 // Events of the lane below the bars: errors, overflows, warnings, repeated tool calls and recalls. Pure.
-import { titleOf } from "../../kinds.js";
+import { kindOf, titleOf } from "../../kinds.js";
 import { recoveredOf, startOf } from "../store.js";
 
 /** @typedef {import("./layout.js").LaneEvent} LaneEvent */
-/** @typedef {import("./layout.js").EventKind} EventKind */
-
-/** @type {Record<string, EventKind>} */
-const KINDS = {
-  "compact.error": "error",
-  "compact.warning": "warning",
-  "compact.over_budget": "warning",
-  "compact.breaker_open": "warning",
-  "compact.overflow_recovered": "overflow",
-  "compact.rehydrated": "recall",
-  "compact.recall": "recall",
-};
 
 /**
  * Collect the events of a session. Each belongs to the last check that started before it.
@@ -29,8 +17,9 @@ export function laneEvents({ spans, checks, repeats }) {
   const recovered = recoveredOf(checks);
   /** @type {LaneEvent[]} */ const events = [];
   for (let at = 0; at < kind.length; at++) {
-    const failed = status[at] === "error" || kind[at] === "compact.error";
-    const own = failed && recovered.has(spans.key(at)) ? "warning" : (KINDS[kind[at] ?? ""] ?? (failed ? "error" : ""));
+    const { lane } = kindOf(kind[at] ?? "");
+    const failed = status[at] === "error" || lane === "error";
+    const own = failed && recovered.has(spans.key(at)) ? "warning" : lane || (failed ? "error" : "");
     const isRepeat = repeats.size > 0 && kind[at] === "tool" && repeats.has(spans.key(at));
     if (!own && !isRepeat) continue;
     const index = lastBefore(starts, start[at] ?? 0);

@@ -169,12 +169,17 @@ function placeBars(checks, at, plot, { from, to, perUnit, barWidth, isCrowded })
     // A crowded timeline has one bar per pixel column.
     if (!isCrowded || last?.x !== bar.x) bars.push(bar);
     else if (outranks(check, last.check)) bars[bars.length - 1] = bar;
-    if (check.is_compaction) {
+    if (isMarked(check)) {
       const middle = bar.x + barWidth / 2;
-      markers.push({ ...bar, number, middle, pill: 0, text: "", label: "", isLabelLeft: false, count: 1, range: [position, position] });
+      markers.push({ ...bar, number: check.is_compaction ? number : 0, middle, pill: 0, text: "", label: "", isLabelLeft: false, count: 1, range: [position, position] });
     }
   }
   return { bars, markers };
+}
+
+/** Return true for compactions and for those that failed, which have no number. @param {Check | undefined} check */
+export function isMarked(check) {
+  return Boolean(check?.is_compaction || check?.has_failed);
 }
 
 /**
@@ -183,7 +188,7 @@ function placeBars(checks, at, plot, { from, to, perUnit, barWidth, isCrowded })
  * @param {Check} other
  */
 function outranks(check, other) {
-  return check.is_compaction === other.is_compaction ? check.before > other.before : check.is_compaction;
+  return isMarked(check) === isMarked(other) ? check.before > other.before : isMarked(check);
 }
 
 /**
@@ -195,7 +200,7 @@ function clusterMarkers(markers) {
   for (const marker of markers) {
     const cluster = clusters.at(-1);
     const [first, last] = [cluster?.[0], cluster?.at(-1)];
-    const fits = !first || !last || marker.middle - last.middle >= (pillWidth(String(last.number)) + pillWidth(String(marker.number))) / 2 + 3;
+    const fits = !first || !last || marker.middle - last.middle >= (pillWidth(markerText([last])) + pillWidth(markerText([marker]))) / 2 + 3;
     if (!cluster || !first || fits || marker.middle - first.middle > CLUSTER_PX) clusters.push([marker]);
     else cluster.push(marker);
   }
@@ -231,9 +236,16 @@ function labelMarkers(markers, plot) {
 function joinMarkers(markers) {
   const [first, last] = [/** @type {Marker} */ (markers[0]), /** @type {Marker} */ (markers.at(-1))];
   const worst = markers.reduce((most, marker) => (severity(marker.check) > severity(most.check) ? marker : most));
-  const text = markers.length === 1 ? String(first.number) : `${first.number}–${last.number}`;
+  const text = markerText(markers);
   const middle = (first.middle + last.middle) / 2;
   return { ...worst, middle, text, pill: pillWidth(text), count: markers.length, range: [first.at, last.at] };
+}
+
+/** Return the first and the last number of some markers. Failed compactions have none. @param {Marker[]} markers */
+function markerText(markers) {
+  const numbers = markers.map((marker) => marker.number).filter(Boolean);
+  const [first, last] = [numbers[0], numbers.at(-1)];
+  return first === undefined ? "!" : first === last ? String(first) : `${first}–${last}`;
 }
 
 /** @param {string} text */

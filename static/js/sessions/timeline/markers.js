@@ -7,10 +7,10 @@ import { EVENTS } from "./parts.js";
 
 /** @param {HTMLElement} overlay @param {Marker[]} markers @param {number} selected index of the selected check */
 export function placeMarkers(overlay, markers, selected) {
-  // Reuse buttons by number to keep the focus.
-  const unused = new Map([...overlay.querySelectorAll("[data-number]")].map((child) => [child.getAttribute("data-number"), child]));
+  // Reuse the buttons of checks to keep the focus.
+  const unused = new Map([...overlay.querySelectorAll("[data-check]")].map((child) => [child.getAttribute("data-check"), child]));
   for (const marker of markers) {
-    const key = String(marker.number);
+    const key = marker.check.id;
     const button = unused.get(key) ?? overlay.appendChild(newButton(key));
     unused.delete(key);
     if (button instanceof HTMLElement) updateButton(button, marker, marker.index === selected);
@@ -18,9 +18,9 @@ export function placeMarkers(overlay, markers, selected) {
   for (const button of unused.values()) button.remove();
 }
 
-/** @param {string} number */
-function newButton(number) {
-  return h("button", { type: "button", class: "compaction-marker", "data-testid": "compaction-marker", "data-number": number });
+/** @param {string} check */
+function newButton(check) {
+  return h("button", { type: "button", class: "compaction-marker", "data-testid": "compaction-marker", "data-check": check });
 }
 
 /** @param {HTMLElement} button @param {Marker} marker @param {boolean} isSelected */
@@ -32,8 +32,8 @@ function updateButton(button, marker, isSelected) {
   // A check that arrives late shifts the indexes of later ones.
   button.dataset.index = String(marker.index);
   button.dataset.span = check.span;
-  const [first, last] = marker.text.split("–");
-  const label = count > 1 ? `Compactions ${first} to ${last}. Select to zoom in.` : `Compaction ${marker.number}: ${check.sentence}`;
+  const title = marker.number ? `Compaction ${marker.number}: ${check.sentence}` : check.sentence;
+  const label = count > 1 ? `${count} compactions: ${marker.text.replace("–", " to ")}. Select to zoom in.` : title;
   if (button.getAttribute("aria-label") !== label) button.setAttribute("aria-label", label);
 }
 

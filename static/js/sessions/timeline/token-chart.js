@@ -244,7 +244,7 @@ export class TokenChart {
   #onOverlayClick = (/** @type {MouseEvent} */ event) => {
     const button = buttonAt(event);
     if (!button) return;
-    const marker = this.#layout?.markers.find(({ number }) => String(number) === button.dataset.number);
+    const marker = this.#layout?.markers.find(({ check }) => check.id === button.dataset.check);
     if (marker && marker.count > 1 && this.#zoomTo(marker.range)) return;
     this.#callbacks.onSelect?.(button.dataset.span ?? "");
   };

@@ -8,7 +8,7 @@ const MAX_EVENTS = 6;
 
 /** @param {import("../store.js").Check} check */
 export function describeCheck(check) {
-  const kind = check.is_recovery ? "Overflow recovery" : check.is_compaction ? "Compaction" : check.is_call ? "Model call" : "Check";
+  const kind = check.is_recovery ? "Overflow recovery" : check.is_compaction ? "Compaction" : check.has_failed ? "Failed compaction" : check.is_call ? "Model call" : "Check";
   const parts = PARTS.map(([name, label], i) => {
     const size = check.parts[i] ?? 0;
     if (!size) return null;
