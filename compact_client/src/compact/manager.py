@@ -286,11 +286,8 @@ class CompactManager:
                 )
             view = session.old_views.get(sent.view_version, session.view)[: sent.view_length]
             options, forms = self._engine.render_options, session.forms.at(number)
-            rendered = session.render_view(
-                view,
-                session.plans.get(sent.plan_version),
-                lambda message: forms.get(message.id or "") or session.forms.get(message),
-            )
+            messages = [forms.get(message.id or "") or session.forms.get(message) for message in view]
+            rendered = session.render_view(messages, session.plans.get(sent.plan_version))
             assert session.codec is not None
             normal = normalize(rendered, session.codec, protected_flag=options.protected_flag)
             return [to_item(message) for message in insert_before_turn(normal.messages, sent.injected)]

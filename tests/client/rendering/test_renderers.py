@@ -5,17 +5,22 @@ To regenerate a golden file, delete it, run the test, and review the diff.
 
 from __future__ import annotations
 
+import ast
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
+import compact
 import pytest
 from builders import tool_pair
-from compact import CompactConfig, CompactManager, CompactPolicy, Message, TiktokenEstimator
+from compact import CompactConfig, CompactManager, CompactPolicy, Message, TiktokenEstimator, rendering
 from compact.adapters.artifact_stores import MemoryArtifactStore
 from compact.messages.codecs import get_codec
+from compact.policy import RendererName
 from compact.rendering import get_renderer
 from compact.rendering.bridge import build_compacted_history, collect_user_messages, select_user_messages
+from compact.rendering.layered import LayeredRenderer
 from compact.summary.structured_summary import StructuredSummary
 
 GOLDENS = Path(__file__).parents[2] / "goldens" / "prompts"
@@ -173,3 +178,43 @@ def test_compacted_history_has_four_parts():
     assert select_user_messages(texts, 51, count) == ["two " * 50]
     built = build_compacted_history([Message("system", "s")], texts, "sum", [Message("tool", "todo", tool_call_id="t")])
     assert [message.role for message in built] == ["system", "user", "user", "assistant", "tool"]
+
+
+def test_the_name_of_a_renderer_is_tested_only_in_its_package():
+    """All other code asks the renderer. A new one is a module and a row in `compact.rendering`."""
+    source = Path(compact.__file__).parent
+    names = set(get_args(RendererName))
+    compared = []
+    for path in source.rglob("*.py"):
+        if path.is_relative_to(source / "rendering"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            constants = {leaf.value for leaf in ast.walk(node) if isinstance(leaf, ast.Constant)}
+            if isinstance(node, ast.Compare | ast.MatchValue) and names.intersection(map(str, constants)):
+                compared.append(f"{path.relative_to(source)}:{node.lineno}")
+    assert compared == []
+    assert all(get_renderer(name).name == name for name in names)
+
+
+def test_a_new_renderer_needs_only_its_registration(monkeypatch):
+    """Two tenants under a renderer that puts each span's summary into one message at the end."""
+
+    class LastRenderer(LayeredRenderer):
+        name = "last"
+
+        def render(self, messages, plan, codec):
+            shown = super().render(messages, replace(plan, summary_text=None), codec)
+            summary = codec.assistant_message(plan.summary_text, plan.summary_id)
+            return [*shown[:-1], summary, shown[-1]]
+
+    monkeypatch.setitem(rendering._BY_NAME, "last", LastRenderer())
+    policy = CompactPolicy(keep_recent_turns=1, keep_tool_io_pairs=1)
+    object.__setattr__(policy, "renderer", "last")
+    manager = CompactManager(CompactConfig("gpt-5", 128_000, policy=policy, summarizer=FixedSummarizer()))
+    for tenant in ("acme", "globex"):
+        history = [{"role": "user", "content": f"The code word is WORD-{tenant}."}, *conversation(1)]
+        prompt = manager.manual_compact(tenant, history)
+        assert prompt[-2]["content"].startswith("<COMPACT-SUMMARY")
+        assert manager.plan(tenant).renderer == "last"
+        assert {entry.into for entry in manager.plan(tenant).ledger if entry.fate == "summarized"} == {"summary-v1"}
+    assert "WORD-acme" not in str(prompt)

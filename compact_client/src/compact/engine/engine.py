@@ -14,7 +14,7 @@ from compact.engine.call import Call, FixedTokens
 from compact.engine.effects import Steps
 from compact.engine.event_delivery import EventDelivery
 from compact.engine.recall_indexes import RecallIndexes
-from compact.engine.session import Observation, RenderOptions, Session
+from compact.engine.session import Observation, RenderOptions, Request, Session
 from compact.engine.session.stored_plan import load_plan
 from compact.engine.token_counter import TokenCounter
 from compact.engine.truncation import truncate_arrivals
@@ -30,6 +30,7 @@ from compact.planning.tool_results.durability import ToolDurabilityPolicy, decla
 from compact.planning.trigger import Decision, decide
 from compact.protocols import Exporter
 from compact.redaction.outbound import OutboundRedactor
+from compact.rendering import get_renderer
 
 R = TypeVar("R")
 _MAX_LISTED = 5
@@ -53,6 +54,7 @@ class Engine:
             self.summarizer.assume_window(cfg.model, cfg.max_context_tokens)
         self.rehydration: RehydrationConfig = cfg.rehydration or RehydrationConfig()
         self.render_options = RenderOptions(self.counter.count_message, self.policy.protected_flag)
+        self.renderer = get_renderer(self.policy.renderer)
         self.recall_tool_name = cfg.recall.tool_name if cfg.recall.enabled else None
         """The tool with which the agent can recall, None if it has none. Summaries mention it."""
         self.recall_indexes = RecallIndexes()
@@ -203,7 +205,10 @@ class Engine:
 
     def estimate(self, session: Session, fixed: FixedTokens) -> int:
         """Return the tokens of the request, as estimated by the caller and corrected by the provider's usage."""
-        request = session.request
+        return self.estimate_request(session, session.request, fixed)
+
+    def estimate_request(self, session: Session, request: Request, fixed: FixedTokens) -> int:
+        """Return the tokens of a request of the session that may be sent, as `estimate` does."""
         own = request.message_tokens + self.counter.reply_overhead(request.messages)
         total = self.counter.count_conversation(request.messages, own) + fixed.total
         return session.usage.apply(total)

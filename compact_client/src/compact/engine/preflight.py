@@ -11,8 +11,9 @@ from typing import Any
 from compact import events
 from compact.delivery.stderr import say
 from compact.engine.call import Call
+from compact.engine.compaction.archive import TranscriptArchive
 from compact.engine.compaction.attempts import CompactionAttempts
-from compact.engine.compaction.compaction import Compaction
+from compact.engine.compaction.proposal import Inputs, preview
 from compact.engine.determinism import capture_sources
 from compact.engine.effects import Steps
 from compact.engine.engine import Engine
@@ -152,7 +153,7 @@ class Preflight:
             return
         if decision.triggered and not self._is_breaker_open(decision.used_tokens):
             READ_AHEAD.cancel(session)
-            yield from CompactionAttempts(engine, session, check, self._call.items, self._compaction).run(decision)
+            yield from CompactionAttempts(engine, session, check, self._call.items, self._inputs).run(decision)
             return
         engine.report_decision(session, check, decision, note=self._call.note)
         if not decision.triggered:
@@ -187,18 +188,20 @@ class Preflight:
             return False
         return used_tokens - session.tokens_after_compaction < _BREAKER_GROWTH * engine.policy.min_gain_pct * window
 
-    def _compaction(self, decision: Decision) -> Compaction:
-        return Compaction(
-            self._engine,
-            self._session,
+    def _inputs(self, decision: Decision) -> Inputs:
+        engine, session = self._engine, self._session
+        return Inputs(
+            engine,
+            session,
             self._check,
-            decision=decision,
-            tokens_before=decision.used_tokens,
-            fixed=self._fixed,
+            decision,
+            TranscriptArchive(engine, session, self._check),
+            self._fixed,
+            engine.cfg.artifact_store,
             note=self._call.note,
             is_after_rehydration=self._turn.should_skip_aggressive_compaction(),
-            reserve_tokens=rehydration_reserve(engine=self._engine, session=self._session),
-            floor=self._engine.policy.floor or self._call.floor,
+            reserve_tokens=rehydration_reserve(engine, session),
+            floor=engine.policy.floor or self._call.floor,
         )
 
     def _read_ahead(self, decision: Decision) -> None:
@@ -219,13 +222,13 @@ class Preflight:
             return
         if decision.used_tokens < decision.trigger_tokens * _PREPARE_PCT:
             return
-        compaction = self._compaction(decision)
+        inputs = self._inputs(decision)
         try:
-            draft = compaction.preview()
+            prompt, draft = preview(inputs, inputs.limits)
         except InsufficientBudget:
             return
         indices = sorted(index for unit in draft.partition.remainder for index in unit.indices)
-        messages = [compaction.messages[index] for index in indices]
+        messages = [prompt.messages[index] for index in indices]
         if messages:
             session.redaction.update(session.history)
             prepare(

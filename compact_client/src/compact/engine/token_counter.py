@@ -6,7 +6,7 @@ conversations gives the total, and the built-in estimator gives the shares.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from compact.estimators import TiktokenEstimator
@@ -37,6 +37,10 @@ class TokenCounter:
         """Return the tokens of one message, with its framing."""
         return int(self._counter.count_message(message, self.model))
 
+    def count_messages(self, messages: Iterable[Message]) -> int:
+        """Return the tokens of several messages."""
+        return sum(int(self._counter.count_message(message, self.model)) for message in messages)
+
     def count_text(self, text: str) -> int:
         """Return the tokens of a text."""
         return int(self._counter.count_tokens(text, self.model))
@@ -46,10 +50,6 @@ class TokenCounter:
         if type(self._counter) is TiktokenEstimator:
             return self._counter.count_by_line(text, self.model)
         return self.count_text(text)
-
-    def count_assistant_text(self, text: str) -> int:
-        """Return the tokens of an assistant message with this text."""
-        return self.count_message(Message("assistant", text))
 
     def count_tools(self, tools: Sequence[Any] | None) -> int:
         """Return the tokens of tool schemas. A list is counted again only if its schemas change."""
@@ -77,3 +77,19 @@ class TokenCounter:
         if self._conversation_estimator is None:
             return own_tokens
         return int(self._conversation_estimator.estimate(list(messages), self.model))
+
+
+class PlanTextCounter:
+    """Counts texts of a plan as the prompt shows them, with the values of their placeholders."""
+
+    def __init__(self, counter: TokenCounter, restore: Callable[[str], str]) -> None:
+        self._counter = counter
+        self._restore = restore
+
+    def text(self, text: str) -> int:
+        """Return the tokens of a part of a summary."""
+        return self._counter.count_text_by_line(self._restore(text))
+
+    def message(self, text: str) -> int:
+        """Return the tokens of an assistant message with this text."""
+        return self._counter.count_message(Message("assistant", self._restore(text)))

@@ -6,8 +6,8 @@ compaction cannot keep what the policy asks for. The log always has the full tex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,8 @@ class Truncation:
     tokens_after: int
     reason: str
     artifact_id: str | None
+    form: Message
+    """The message with the shorter output."""
 
     def to_event(self) -> events.TruncatedEvent:
         """Return the event that reports it."""
@@ -58,7 +60,7 @@ def truncate_arrivals(
     limit = max(policy.tool_output_max_tokens, int(policy.tool_output_share * (window or 0)))
     for message in messages:
         is_short = fits_without_counting(message.text, policy.tool_output_max_tokens)
-        if is_short or not is_truncatable(engine, session, message):
+        if is_short or not is_truncatable(policy, session.protected_ids, message):
             continue
         was_truncated = _is_truncated_by_plan(session, message)
         tokens = engine.counter.count_text(message.text)
@@ -70,16 +72,18 @@ def truncate_arrivals(
         if was_truncated:
             reason = "truncated by an earlier process"
         shorten = policy_limit(policy, engine.counter.count_text)
-        truncation = yield from truncate_message(engine, session, message, shorten, reason, check)
+        forms = session.forms.truncated
+        truncation = yield from truncate_message(engine, session, forms, message, shorten, reason, check)
         if truncation is not None:
+            session.truncate_message(truncation.message_id, truncation.form)
             check.emit(truncation.to_event())
 
 
-def is_truncatable(engine: Engine, session: Session, message: Message) -> bool:
+def is_truncatable(policy: CompactPolicy, protected_ids: Collection[str], message: Message) -> bool:
     """True for a tool output that is not protected."""
-    if not (message.answers or message.role == "tool") or message.id in session.protected_ids:
+    if not (message.answers or message.role == "tool") or message.id in protected_ids:
         return False
-    return not message.meta.get(engine.policy.protected_flag)
+    return not message.meta.get(policy.protected_flag)
 
 
 def policy_limit(policy: CompactPolicy, count_tokens: Callable[[str], int]) -> ChangeOutput:
@@ -88,9 +92,18 @@ def policy_limit(policy: CompactPolicy, count_tokens: Callable[[str], int]) -> C
 
 
 def truncate_message(
-    engine: Engine, session: Session, message: Message, shorten: ChangeOutput, reason: str, check: events.CheckSpan
+    engine: Engine,
+    session: Session,
+    forms: Mapping[str, Message],
+    message: Message,
+    shorten: ChangeOutput,
+    reason: str,
+    check: events.CheckSpan,
 ) -> Steps[Truncation | None]:
-    """Show a shorter form of a message from now on. Return None if `shorten` changes nothing."""
+    """Return a shorter form of a message, or None if `shorten` changes nothing.
+
+    `forms` are the truncated messages by id. Neither they nor the session are changed.
+    """
     codec, logged = session.codec, session.thread.get(message.id or "") or message
     assert codec is not None
     assert message.id is not None
@@ -105,13 +118,12 @@ def truncate_message(
         return text if short == text else short + pointer
 
     # A message that is truncated again is cut from its full text, so that its marker has all the missing tokens.
-    source = logged if session.forms.get(logged) is message else message
+    source = logged if forms.get(message.id, logged) is message else message
     short = codec.map_outputs(source, shorten_with_pointer)
     before, after = engine.counter.count_message(message), engine.counter.count_message(short)
     if after >= before:
         return None
-    session.truncate_message(message.id, short)
-    return Truncation(message.id, before, after, reason, artifact_id)
+    return Truncation(message.id, before, after, reason, artifact_id, replace(short, id=message.id))
 
 
 def _store_full_text(engine: Engine, session: Session, message: Message, check: events.CheckSpan) -> Steps[str | None]:

@@ -6,23 +6,15 @@ summary is written.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from compact.exceptions import InsufficientBudget
-from compact.messages import Message
 from compact.messages.units import Unit
 from compact.planning.limits import TokenLimits
-from compact.planning.partition import (
-    Partition,
-    Reduction,
-    newest_unit,
-    partition_for_bridge,
-    partition_units,
-    reduction_steps,
-)
-from compact.planning.pruning import prune
+from compact.planning.partition import Partition, newest_unit
+from compact.planning.partition_search import Conversation, PartitionSearch, Step
 from compact.planning.tool_results.non_replayable import RULE, NonReplayableUnits, select_non_replayable
 from compact.policy import CompactPolicy, Floor
 
@@ -35,6 +27,10 @@ _MIN_MANUAL_RATIO = 0.2
 _MIN_MANUAL_SHARE = 0.05
 # Share of the unpinned budget below which a summary of a long history says too little.
 _MIN_SUMMARY_SHARE = 0.125
+
+
+Partitions = Callable[[PartitionSearch], Iterator[Step]]
+"""Yields partitions that keep less and less. Each layout of the prompt has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +86,9 @@ class EarlierTokens(NamedTuple):
 
 
 def draft_compaction(
-    messages: Sequence[Message],
-    counts: Sequence[int],
-    units: Sequence[Unit],
-    pins: Mapping[int, str],
+    conversation: Conversation,
     *,
+    partitions: Partitions,
     policy: CompactPolicy,
     limits: TokenLimits,
     fixed_tokens: int,
@@ -106,13 +100,13 @@ def draft_compaction(
 ) -> Draft:
     """Return the draft that keeps the most messages and fits the budget.
 
-    `units` are the units of the messages, and `pins` the results of `pin_rules`. `goal_tokens` is the request size that
-    a manual compaction tries to reach by shortening the summary. `floor` is the least that may be kept. `keep_least`
-    skips every draft above that floor, for a summary that needs as much space as possible.
+    `partitions` is the search of the renderer. `goal_tokens` is the request size that a manual compaction tries to
+    reach by shortening the summary. `floor` is the least that may be kept. `keep_least` skips every draft above that
+    floor, for a summary that needs as much space as possible.
 
     Raises `InsufficientBudget` if even the smallest draft does not fit.
     """
-    sizes = {unit.first: sum(counts[index] for index in unit.indices) for unit in units}
+    units, pins, sizes = conversation.units, conversation.pins, conversation.sizes
     pin_tokens = sum(sizes[first] for first in pins)
     limits = limits.beside(fixed_tokens + pin_tokens, summary_tokens=earlier.summary, room_pct=policy.summary_room_pct)
     summary_share = _summary_share(policy, limits, fixed_tokens + pin_tokens)
@@ -126,12 +120,10 @@ def draft_compaction(
         _require_space(limits, overhead_tokens, pin_tokens, newest_tokens)
         reserved_tokens = pinned_tokens + newest_tokens + SMALL_SUMMARY_TOKENS
         drafter = _Drafter(
-            messages=messages,
+            conversation=conversation,
+            partitions=partitions,
             policy=policy,
             limits=limits,
-            units=units,
-            sizes=sizes,
-            pins=pins,
             fixed_tokens=fixed_tokens,
             pinned_tokens=pinned_tokens,
             removed_tokens=earlier.removed,
@@ -140,7 +132,7 @@ def draft_compaction(
             floor=floor,
             non_replayable=select_non_replayable(
                 [unit for unit in free if unit is not newest],
-                messages,
+                conversation.messages,
                 sizes,
                 non_replayable_ids,
                 budget_tokens=limits.budget_tokens - reserved_tokens,
@@ -163,12 +155,10 @@ def draft_compaction(
 class _Drafter:
     """A measured conversation, and the search for the largest part of it that fits."""
 
-    messages: Sequence[Message]
+    conversation: Conversation
+    partitions: Partitions
     policy: CompactPolicy
     limits: TokenLimits
-    units: Sequence[Unit]
-    sizes: Mapping[int, int]
-    pins: Mapping[int, str]
     fixed_tokens: int
     pinned_tokens: int
     removed_tokens: int
@@ -203,49 +193,31 @@ class _Drafter:
     def _drafts(self) -> Iterator[tuple[Draft, bool]]:
         """Yield drafts with the smallest acceptable summary, largest part first, and whether each is at the floor."""
         reasons: list[str] = []
-        for partition, reason, is_floor in self._partitions():
+        for partition, reason, is_floor in self._steps():
             if reason:
                 reasons.append(reason)
             yield self._measure(partition, tuple(reasons), is_floor=is_floor), is_floor
 
-    def _partitions(self) -> Iterator[tuple[Partition, str, bool]]:
-        """Yield partitions that keep less and less, the reason for each, and whether it is at the floor."""
-        kept_tokens = self.pinned_tokens + sum(self.sizes[unit.first] for unit in self.non_replayable.kept)
+    def _steps(self) -> Iterator[Step]:
+        kept_tokens = self.pinned_tokens + self.conversation.tokens_of(self.non_replayable.kept)
         available_tokens = self.limits.soft_limit_tokens - kept_tokens
-        if self.policy.renderer == "bridge":
-            for user_tokens in _user_token_limits(min(self.policy.user_message_tokens, max(0, available_tokens // 2))):
-                partition = partition_for_bridge(
-                    self.units, self.messages, self.pins, sizes=self.sizes, user_tokens=user_tokens
-                )
-                yield self._keep_non_replayable(partition), "", user_tokens == 0
-            return
-        for step in reduction_steps(self.policy, self.floor):
-            partition = self._partition(step, available_tokens)
-            yield self._keep_non_replayable(partition), step.reason, step.is_floor
-
-    def _partition(self, step: Reduction, available_tokens: int) -> Partition:
-        partition = partition_units(
-            self.units, self.messages, self.pins, keep_turns=step.keep_turns, keep_pairs=step.keep_pairs
-        )
-        return prune(partition, self.messages, self.sizes, self.policy, available_tokens)
-
-    def _keep_non_replayable(self, partition: Partition) -> Partition:
-        return partition.keep(self.non_replayable.kept, RULE)
+        for step in self.partitions(PartitionSearch(self.conversation, self.policy, self.floor, available_tokens)):
+            yield step._replace(partition=step.partition.keep(self.non_replayable.kept, RULE))
 
     def _measure(self, partition: Partition, reasons: tuple[str, ...], *, is_floor: bool) -> Draft:
-        remainder_tokens = sum(self.sizes[unit.first] for unit in partition.remainder)
+        remainder_tokens = self.conversation.tokens_of(partition.remainder)
         wanted_tokens = self._wanted_summary(self.removed_tokens + remainder_tokens)
         return Draft(
             limits=self.limits,
             partition=partition,
-            units=tuple(self.units),
-            sizes=self.sizes,
+            units=tuple(self.conversation.units),
+            sizes=self.conversation.sizes,
             reductions=reasons,
             # At the floor, a short summary is better than removing one more message.
             summary_tokens=min(MIN_SUMMARY_TOKENS, wanted_tokens) if is_floor else wanted_tokens,
             fixed_tokens=self.fixed_tokens,
             pinned_tokens=self.pinned_tokens,
-            recent_tokens=sum(self.sizes[unit.first] for unit in partition.recent),
+            recent_tokens=self.conversation.tokens_of(partition.recent),
             remainder_tokens=remainder_tokens,
             wanted_summary_tokens=wanted_tokens,
             evicted=tuple(unit for unit in self.non_replayable.evicted if unit in partition.remainder),
@@ -291,14 +263,6 @@ class _Drafter:
         covered_tokens = self.removed_tokens + draft.remainder_tokens
         unpinned_tokens = draft.limits.budget_tokens - draft.pinned_tokens
         return unpinned_tokens - draft.recent_tokens < min(_MIN_SUMMARY_SHARE * unpinned_tokens, covered_tokens // 4)
-
-
-def _user_token_limits(limit: int) -> Iterator[int]:
-    """Yield the bridge renderer's limits for user messages: the given one, then halves of it, then 0."""
-    while limit > 0:
-        yield limit
-        limit = limit // 2 if limit > 100 else 0
-    yield 0
 
 
 def _summary_share(policy: CompactPolicy, limits: TokenLimits, pinned_tokens: int) -> int:

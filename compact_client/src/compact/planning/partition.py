@@ -6,7 +6,7 @@ rule that kept it. The rule is shown in the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -166,6 +166,19 @@ def partition_units(
         tool_pairs=tool_pairs,
         window_start=min((*turn_rules, *pair_rules, newest_unit(units).first), default=0) if units else 0,
     )
+
+
+def smallest_bridge_partition(
+    units: Sequence[Unit], messages: Sequence[Message], pins: Mapping[int, str], *, keep_turns: int, keep_pairs: int
+) -> Partition:
+    """Keep the last user message and the newest unit, whatever numbers of turns and tool pairs are asked for."""
+    sizes = dict.fromkeys((unit.first for unit in units), 0)
+    return partition_for_bridge(units, messages, pins, sizes=sizes, user_tokens=-1)
+
+
+def ids_of(units: Iterable[Unit], messages: Sequence[Message]) -> tuple[str, ...]:
+    """Return the ids of the messages of some units."""
+    return tuple(messages[index].id or "" for unit in units for index in unit.indices)
 
 
 def partition_for_bridge(

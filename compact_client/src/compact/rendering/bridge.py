@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 
 from compact.estimators import TiktokenEstimator
 from compact.messages import SUMMARY_TAG, Message
+from compact.planning.partition import Partition, ids_of, smallest_bridge_partition
+from compact.planning.partition_search import bridge_partitions
 from compact.rendering.layered import LayeredRenderer
 from compact.summary.structured_summary import StructuredSummary
 
@@ -21,6 +23,14 @@ COMPACT_SUMMARY_PREFIX = (
 
 class BridgeRenderer(LayeredRenderer):
     name = "bridge"
+    partition = staticmethod(smallest_bridge_partition)
+    partitions = staticmethod(bridge_partitions)
+
+    def lead_ids(self, partition: Partition, messages: Sequence[Message]) -> tuple[str, ...]:
+        """Return the pinned messages without those of tools, then the older user messages."""
+        pinned = [unit for unit in partition.pinned_layer if unit.kind != "tool"]
+        users = [unit for unit in partition.recent if unit.kind == "user" and unit.last < partition.window_start]
+        return ids_of([*pinned, *users], messages)
 
     def summary_text(self, summary: StructuredSummary, step: int) -> str:
         tag, _, body = summary.render(version=step).partition("\n")

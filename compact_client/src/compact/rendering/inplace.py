@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compact.messages import SPAN_TAG, Message
+from compact.messages import Message
 from compact.messages.codecs.base import Codec
+from compact.planning.partition import Partition, ids_of, partition_units
+from compact.planning.partition_search import recent_partitions
 from compact.planning.plan import (
     ClearRecord,
     CompactionAction,
@@ -13,8 +15,7 @@ from compact.planning.plan import (
     ExternalizationRecord,
     SummarizationRecord,
 )
-from compact.rendering.base import clear_output, ensure_user_first, pointer_text
-from compact.summary.renderer import RECALL_PREFIX
+from compact.rendering.base import clear_output, ensure_user_first, pointer_text, span_text, with_recall_line
 from compact.summary.structured_summary import StructuredSummary
 
 _INSTRUCTIONS = ("system", "developer")
@@ -22,6 +23,15 @@ _INSTRUCTIONS = ("system", "developer")
 
 class InplaceRenderer:
     name = "inplace"
+    keeps_spans = True
+    partition = staticmethod(partition_units)
+    partitions = staticmethod(recent_partitions)
+
+    def lead_ids(self, partition: Partition, messages: Sequence[Message]) -> tuple[str, ...]:
+        return ids_of(partition.pinned_layer, messages)
+
+    def summary_home(self, plan: CompactionPlan, span: SummarizationRecord | None) -> str:
+        return plan.summary_id if span is None else _span_id(span)
 
     def summary_text(self, summary: StructuredSummary, step: int) -> str:
         return summary.render(version=step)
@@ -67,8 +77,12 @@ def _message_below_summary(messages: Sequence[Message], plan: CompactionPlan) ->
 
 def _replacement_id(record: SummarizationRecord | ExternalizationRecord) -> str:
     if isinstance(record, SummarizationRecord):
-        return f"span-{record.span.start_message_id}"
+        return _span_id(record)
     return f"artifact-{record.artifact_id}"
+
+
+def _span_id(record: SummarizationRecord) -> str:
+    return f"span-{record.span.start_message_id}"
 
 
 def _replacement_text(record: SummarizationRecord | ExternalizationRecord) -> str | None:
@@ -77,14 +91,3 @@ def _replacement_text(record: SummarizationRecord | ExternalizationRecord) -> st
         return span_text(record)
     # A folded pointer is part of a summary.
     return None if record.is_folded else pointer_text(record)
-
-
-def with_recall_line(text: str, summary_text: str) -> str:
-    """Return the text of a span with the last line of the session summary, if that is about recall."""
-    last_line = summary_text.rpartition("\n")[2]
-    return f"{text}\n{last_line}" if last_line.startswith(RECALL_PREFIX) else text
-
-
-def span_text(record: SummarizationRecord) -> str:
-    """Return the text that replaces a summarized span."""
-    return f"{SPAN_TAG}{record.span.first_turn}-{record.span.last_turn}]\n{record.summary.render_as_message()}"

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from compact.messages import Message
 from compact.messages.codecs.base import Codec
-from compact.planning.plan import ClearRecord, CompactionAction, CompactionPlan, ExternalizationRecord
+from compact.planning.partition import Partition, ids_of, partition_units
+from compact.planning.partition_search import recent_partitions
+from compact.planning.plan import (
+    ClearRecord,
+    CompactionAction,
+    CompactionPlan,
+    ExternalizationRecord,
+    SummarizationRecord,
+)
 from compact.rendering.base import clear_output, ensure_user_first, pointer_text
 from compact.summary.structured_summary import StructuredSummary
 
@@ -15,6 +23,15 @@ _REMOVED = (CompactionAction.SUMMARIZE, CompactionAction.DROP)
 
 class LayeredRenderer:
     name = "layered"
+    keeps_spans = False
+    partition = staticmethod(partition_units)
+    partitions = staticmethod(recent_partitions)
+
+    def lead_ids(self, partition: Partition, messages: Sequence[Message]) -> tuple[str, ...]:
+        return ids_of(partition.pinned_layer, messages)
+
+    def summary_home(self, plan: CompactionPlan, span: SummarizationRecord | None) -> str:
+        return plan.summary_id
 
     def summary_text(self, summary: StructuredSummary, step: int) -> str:
         return summary.render(version=step)

@@ -8,17 +8,21 @@ Ephemeral results are cleared before the first step. They say nothing that a sum
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from compact import events
+from compact.engine.compaction.drafts import DraftTerms
+from compact.engine.compaction.prompt import Prompt
 from compact.engine.compaction.summary_update import SummaryUpdate
 from compact.engine.effects import Steps, call_store
+from compact.engine.session import Session
 from compact.messages import Message, RedactedMessage
 from compact.messages.span import SpanReference
 from compact.messages.units import Unit
 from compact.planning.draft import Draft
+from compact.planning.log import AgentThread
 from compact.planning.plan import ClearRecord, CompactionRecord, ExternalizationRecord, SummarizationRecord
 from compact.planning.strategies import (
     ClearStrategy,
@@ -31,25 +35,52 @@ from compact.planning.strategies import (
     get_strategy,
     propose_drop,
 )
+from compact.planning.tool_results.artifacts import ArtifactMetadata, Sensitivity
+from compact.policy import CompactPolicy
 from compact.rendering.base import clear_output, pointer_text
 
-if TYPE_CHECKING:
-    from compact.engine.compaction.compaction import Compaction
-
 _DROP = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactWriter:
+    """Writes content to the artifact store."""
+
+    artifact_store: Any
+    new_metadata: Callable[[Sensitivity], ArtifactMetadata]
+
+    def store(self, content: str, sensitivity: Sensitivity) -> Steps[str]:
+        """Write content, and return its id. Raise `StoreFailed` if the store fails."""
+        metadata = self.new_metadata(sensitivity)
+        artifact_id = yield from call_store("artifact", lambda: self.artifact_store.store(content, metadata))
+        return cast(str, artifact_id)
 
 
 class Ladder:
     """The strategies applied to one draft, and what they have done so far."""
 
-    def __init__(self, compaction: Compaction, draft: Draft) -> None:
+    def __init__(
+        self,
+        prompt: Prompt,
+        draft: Draft,
+        *,
+        context: StrategyContext,
+        summary_update: SummaryUpdate,
+        artifacts: ArtifactWriter,
+        terms: DraftTerms,
+        session: Session,
+        check: events.CheckSpan,
+    ) -> None:
         self.draft = draft
-        self._compaction = compaction
-        self._counter = compaction.engine.counter
-        self._summary_update = SummaryUpdate(compaction, draft)
-        self.summary = self._summary_update.carry_over()
-        self._context = _strategy_context(compaction, draft)
-        self.records: list[CompactionRecord] = [sibling.record(self._context) for sibling in compaction.siblings]
+        self._prompt = prompt
+        self._context = context
+        self._summary_update = summary_update
+        self._artifacts = artifacts
+        self._terms = terms
+        self._session = session
+        self._check = check
+        self.summary = summary_update.carry_over()
+        self.records: list[CompactionRecord] = [sibling.record(context) for sibling in prompt.siblings]
         self.ephemeral: dict[str, ClearRecord] = {}
         """The ephemeral results by message id. The summarizer gets only their placeholders."""
         self.extended_span: SummarizationRecord | None = None
@@ -61,9 +92,9 @@ class Ladder:
     def apply(self) -> Steps[None]:
         """Apply one strategy after the other until the target is met, then enforce the budget."""
         siblings = len(self.records)
-        target_tokens = 0 if self._compaction.is_manual else self.draft.limits.target_tokens
+        target_tokens = 0 if self._terms.is_manual else self.draft.limits.target_tokens
         yield from self._clear_ephemeral(target_tokens)
-        for name in self._compaction.engine.policy.ladder:
+        for name in self._terms.policy.ladder:
             candidates = self._remaining_units()
             used_tokens = self._used_tokens(candidates)
             if not candidates or (len(self.records) > siblings and used_tokens <= target_tokens):
@@ -75,12 +106,12 @@ class Ladder:
         if not self.summary.is_new:
             yield from self._summarize_truncated()
         yield from self._enforce_budget()
-        if not self.summary.is_new and self._compaction.has_oversized_summary(self.draft):
+        if not self.summary.is_new and self._terms.has_oversized_summary(self.draft):
             self.summary = self._summary_update.shorten(self.summary)
 
     def _clear_ephemeral(self, target_tokens: int) -> Steps[None]:
         strategy = ClearStrategy()
-        if strategy.name not in self._compaction.engine.policy.ladder:
+        if strategy.name not in self._terms.policy.ladder:
             return
         candidates = self._remaining_units()
         proposals = strategy.propose_ephemeral(self._context, candidates)
@@ -109,7 +140,7 @@ class Ladder:
 
     def _execute_all(self, strategy: CompactionStrategy, proposals: Sequence[CompactionProposal]) -> Steps[None]:
         for proposal in proposals:
-            self._compaction.check.emit(
+            self._check.emit(
                 events.ProposalGeneratedEvent(
                     strategy=strategy.name,
                     span=events.span_properties(proposal.span),
@@ -119,7 +150,10 @@ class Ladder:
             )
             result: str | SpanSummary | None = None
             if isinstance(strategy, ExternalizeStrategy):
-                result = yield from self._store_artifact(strategy, proposal)
+                result = yield from self._artifacts.store(
+                    _artifact_text(self._session.thread, self._prompt, proposal),
+                    strategy.sensitivity(proposal, self._context),
+                )
             elif isinstance(strategy, SummarizeStrategy):
                 result = yield from self._summarize(strategy, proposal)
                 if result is None:
@@ -134,20 +168,10 @@ class Ladder:
             return
         self._removed_units.update(unit.first for unit in proposal.units)
         if isinstance(record, ExternalizationRecord):
-            self._pointer_tokens += self._counter.count_assistant_text(
-                self._compaction.session.redaction.restore(pointer_text(record))
-            )
-
-    def _store_artifact(self, strategy: ExternalizeStrategy, proposal: CompactionProposal) -> Steps[str]:
-        compaction = self._compaction
-        content = _artifact_text(compaction, proposal)
-        sensitivity = strategy.sensitivity(proposal, self._context)
-        metadata = compaction.engine.artifact_metadata(compaction.session.session_id, sensitivity)
-        artifact_id = yield from call_store("artifact", lambda: compaction.artifact_store.store(content, metadata))
-        return cast(str, artifact_id)
+            self._pointer_tokens += self._terms.counter.message(pointer_text(record))
 
     def _summarize(self, strategy: SummarizeStrategy, proposal: CompactionProposal) -> Steps[SpanSummary | None]:
-        siblings = [self._context.messages[sibling.index] for sibling in self._compaction.siblings]
+        siblings = [self._context.messages[sibling.index] for sibling in self._prompt.siblings]
         messages = [*map(self._summarizer_form, strategy.messages(proposal, self._context)), *siblings]
         messages += [self._context.messages[index] for index in self._truncated_indices()]
         return (yield from self._write_summary(messages, proposal.span))
@@ -160,12 +184,12 @@ class Ladder:
         ids = tuple(context.messages[index].id or "" for index in indices)
         span = SpanReference(ids, context.turns[indices[0]], context.turns[indices[-1]])
         summary = yield from self._write_summary([context.messages[index] for index in indices], span)
-        if summary is not None and self._compaction.keeps_span_summaries(self.draft):
+        if summary is not None and self._terms.keeps_spans(self.draft):
             # No message leaves the prompt, so there is no place for a span of its own.
             self.extended_span = self._extend_newest_span(summary)
 
     def _extend_newest_span(self, summary: SpanSummary) -> SummarizationRecord:
-        plan = self._compaction.session.plan
+        plan = self._terms.plan
         assert plan is not None
         newest = plan.summarizations[-1]
         tokens = newest.summary_token_count + summary.tokens
@@ -173,7 +197,7 @@ class Ladder:
 
     def _truncated_indices(self) -> list[int]:
         """Return the outputs that stay truncated and are in no summary yet, and their calls unless they are pinned."""
-        truncated, messages = self._compaction.newly_truncated_ids, self._compaction.messages
+        truncated, messages = self._prompt.newly_truncated_ids(self._terms.plan), self._prompt.messages
         partition, indices = self.draft.partition, []
         for unit in (*partition.pinned, *partition.recent):
             outputs = [index for index in unit.indices if messages[index].id in truncated]
@@ -194,7 +218,7 @@ class Ladder:
 
     def _summarizer_form(self, message: RedactedMessage) -> RedactedMessage:
         """Return a message of the span as the summarizer reads it: ephemeral results have only their placeholder."""
-        session, message_id = self._compaction.session, message.id or ""
+        session, message_id = self._session, message.id or ""
         record, logged = self.ephemeral.get(message_id), session.thread.get(message_id)
         if record is None or logged is None or session.codec is None:
             return message
@@ -202,9 +226,9 @@ class Ladder:
 
     def _prompt_form(self, index: int) -> RedactedMessage:
         """Return a message that stays in the prompt, with placeholders and truncated as the prompt shows it."""
-        message, session = self._compaction.messages[index], self._compaction.session
-        if message.id in session.forms.truncated:
-            return session.redaction.reversible_excerpt(message)
+        message = self._prompt.messages[index]
+        if message.id in self._prompt.forms:
+            return self._session.redaction.reversible_excerpt(message)
         return self._context.messages[index]
 
     def _drop_unsummarized(self, proposal: CompactionProposal) -> None:
@@ -214,11 +238,10 @@ class Ladder:
             self._add_record(drop, get_strategy(_DROP).execute(drop, self._context, None))
 
 
-def _artifact_text(compaction: Compaction, proposal: CompactionProposal) -> str:
+def _artifact_text(log: AgentThread, prompt: Prompt, proposal: CompactionProposal) -> str:
     """Return the content to externalize. It is part of the agent's memory, so it keeps its secrets."""
-    thread = compaction.session.thread
-    messages = [compaction.messages[index] for index in proposal.units[0].indices]
-    return "\n\n".join(_full_text(thread.get(message.id or "") or message) for message in messages)
+    messages = [prompt.messages[index] for index in proposal.units[0].indices]
+    return "\n\n".join(_full_text(log.get(message.id or "") or message) for message in messages)
 
 
 def _full_text(message: Message) -> str:
@@ -226,30 +249,41 @@ def _full_text(message: Message) -> str:
     return "\n".join(part for part in (calls, message.text) if part)
 
 
-def _strategy_context(compaction: Compaction, draft: Draft) -> StrategyContext:
-    engine, session = compaction.engine, compaction.session
+def strategy_context(
+    session: Session,
+    prompt: Prompt,
+    draft: Draft,
+    policy: CompactPolicy,
+    count_text: Callable[[str], int],
+    *,
+    now: str,
+    has_artifact_store: bool,
+    is_after_rehydration: bool,
+    warn: Callable[[str], None],
+) -> StrategyContext:
+    """Return what the strategies may look at."""
     assert session.codec is not None
-    messages, codec = compaction.messages, session.codec
+    messages, codec = prompt.messages, session.codec
     session.redaction.update(session.history)
 
     def count_outputs(index: int, call_ids: Collection[str]) -> int:
         outputs = codec.outputs(messages[index])
-        return sum(engine.counter.count_text(text) for call_id, text in outputs if call_id in call_ids)
+        return sum(count_text(text) for call_id, text in outputs if call_id in call_ids)
 
     return StrategyContext(
         messages=[session.redaction.reversible(message) for message in messages],
-        counts=compaction.counts,
+        counts=prompt.counts,
         sizes=draft.sizes,
         outputs=codec.outputs,
-        policy=engine.policy,
+        policy=policy,
         turns=session.turn_numbers(messages),
         count_outputs=count_outputs,
         restore=session.redaction.restore,
-        now=events.iso(engine.clock()),
+        now=now,
         durability=session.durability,
         determinism=session.determinism,
-        can_externalize=compaction.artifact_store is not None,
+        can_externalize=has_artifact_store,
         can_summarize=bool(draft.summary_tokens),
-        is_after_rehydration=compaction.is_after_rehydration,
-        warn=compaction.warn_of_source,
+        is_after_rehydration=is_after_rehydration,
+        warn=warn,
     )

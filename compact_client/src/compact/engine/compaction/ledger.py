@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from compact import events
+from compact.engine.compaction.prompt import is_host_message
 from compact.engine.session import Request, Session
 from compact.messages import Message
 from compact.planning.draft import Draft
@@ -25,7 +26,8 @@ from compact.planning.plan import (
     SummarizationRecord,
 )
 from compact.redaction.view import RedactionView
-from compact.rendering.inplace import span_text
+from compact.rendering import Renderer
+from compact.rendering.base import span_text
 
 # A cached input token costs about a tenth of a fresh one with OpenAI and Anthropic.
 _CACHED_PRICE = 0.1
@@ -40,13 +42,15 @@ Verdict = tuple[Fate, str, str | None]
 """The fate of a message, the rule that decided it, and the message or artifact that contains it now."""
 
 
-def is_host_message(message: Message) -> bool:
-    """True for a message of the host's, False for a summary, pointer or opening that a renderer wrote."""
-    return (message.id or "").startswith(("m", "aborted-"))
-
-
 def build_ledger(
-    session: Session, draft: Draft, plan: CompactionPlan, before: Request, ephemeral: Mapping[str, ClearRecord]
+    redaction: RedactionView,
+    renderer: Renderer,
+    draft: Draft,
+    plan: CompactionPlan,
+    before: Request,
+    *,
+    truncated_ids: Collection[str],
+    ephemeral: Mapping[str, ClearRecord],
 ) -> tuple[LedgerEntry, ...]:
     """Return one entry per message of the prompt before the compaction.
 
@@ -57,31 +61,30 @@ def build_ledger(
         host_ids[index]: draft.partition.rules.get(unit.first, "") for unit in draft.units for index in unit.indices
     }
     pinned_ids = {host_ids[index] for unit in draft.partition.pinned for index in unit.indices}
-    truncated_ids = session.forms.truncated
     entries = []
-    session.redaction.update(session.history)
     for message, tokens in zip(before.messages, before.counts, strict=True):
         message_id = message.id or ""
         rule = rules.get(message_id, "")
         fate, rule, into = (
-            _fate_by_plan(message_id, plan, ephemeral.get(message_id))
+            _fate_by_plan(message_id, plan, renderer, ephemeral.get(message_id))
             or (("pinned", rule, None) if message_id in pinned_ids else None)
-            or _fate_of_replacement(message, plan, draft, session.redaction)
+            or _fate_of_replacement(message, plan, draft, renderer, redaction)
             or _fate_of_kept(rule, is_truncated=message_id in truncated_ids)
         )
-        digest = session.redaction.hash(message)
+        digest = redaction.hash(message)
         entries.append(LedgerEntry(message_id, digest, message.role, tokens, fate, rule, into))
     return tuple(entries)
 
 
-def _fate_by_plan(message_id: str, plan: CompactionPlan, ephemeral: ClearRecord | None) -> Verdict | None:
+def _fate_by_plan(
+    message_id: str, plan: CompactionPlan, renderer: Renderer, ephemeral: ClearRecord | None
+) -> Verdict | None:
     """Return the fate of a message that the plan has a record for."""
     _, record = plan.get_action(message_id)
     if isinstance(record, SummarizationRecord):
         if ephemeral is not None:
             return "cleared", ephemeral.reason, None
-        into = plan.summary_id if plan.renderer != "inplace" else f"span-{record.span.start_message_id}"
-        return "summarized", "older than the recent window", into
+        return "summarized", "older than the recent window", renderer.summary_home(plan, record)
     if isinstance(record, ExternalizationRecord):
         return "externalized", "large tool result", record.artifact_id
     if isinstance(record, DropRecord):
@@ -92,43 +95,43 @@ def _fate_by_plan(message_id: str, plan: CompactionPlan, ephemeral: ClearRecord 
 
 
 def _fate_of_replacement(
-    message: Message, plan: CompactionPlan, draft: Draft, redaction: RedactionView
+    message: Message, plan: CompactionPlan, draft: Draft, renderer: Renderer, redaction: RedactionView
 ) -> Verdict | None:
     """Return the fate of a summary or pointer that an earlier compaction wrote."""
     message_id = message.id or ""
     if message_id.startswith("summary-v") and message_id != plan.summary_id:
-        return "summarized", _MERGED, _shown_summary_id(plan)
+        return "summarized", _MERGED, renderer.summary_home(plan, _newest_span(plan))
     if message_id.startswith("span-"):
         rule = FOLDED_SPANS if draft.folds_replacements else _MERGED
-        return _fate_of_span_summary(message, plan, rule, redaction)
+        return _fate_of_span_summary(message, plan, renderer, rule, redaction)
     if message_id.startswith("artifact-"):
-        return _fate_of_pointer(message_id.removeprefix("artifact-"), plan)
+        return _fate_of_pointer(message_id.removeprefix("artifact-"), plan, renderer)
     return None
 
 
-def _fate_of_span_summary(message: Message, plan: CompactionPlan, rule: str, redaction: RedactionView) -> Verdict:
+def _fate_of_span_summary(
+    message: Message, plan: CompactionPlan, renderer: Renderer, rule: str, redaction: RedactionView
+) -> Verdict:
     """Return the fate of an earlier span's summary. It stays in place, or it is part of a longer one by some rule."""
     _, record = plan.get_action((message.id or "").removeprefix("span-"))
     if isinstance(record, SummarizationRecord):
         # The newest span ended with a line about recall.
         if message.text.startswith(redaction.restore(span_text(record))):
             return _fate_of_kept("summary of an earlier span")
-        return "summarized", rule, f"span-{record.span.start_message_id}"
+        return "summarized", rule, renderer.summary_home(plan, record)
     return "dropped", record.reason if isinstance(record, DropRecord) else "its span is gone", None
 
 
-def _fate_of_pointer(artifact_id: str, plan: CompactionPlan) -> Verdict:
+def _fate_of_pointer(artifact_id: str, plan: CompactionPlan, renderer: Renderer) -> Verdict:
     if any(record.artifact_id == artifact_id and not record.is_folded for record in plan.externalizations):
         return _fate_of_kept("pointer to externalized content")
     if not plan.summary_text:
         return "dropped", "no room for a summary", None
-    return "summarized", "pointer moved into the summary", _shown_summary_id(plan)
+    return "summarized", "pointer moved into the summary", renderer.summary_home(plan, _newest_span(plan))
 
 
-def _shown_summary_id(plan: CompactionPlan) -> str:
-    """Return the id of the message that shows what the newest compaction summarized."""
-    spans = plan.summarizations if plan.renderer == "inplace" else ()
-    return f"span-{spans[-1].span.start_message_id}" if spans else plan.summary_id
+def _newest_span(plan: CompactionPlan) -> SummarizationRecord | None:
+    return plan.summarizations[-1] if plan.summarizations else None
 
 
 def _fate_of_kept(rule: str, *, is_truncated: bool = False) -> Verdict:
@@ -155,11 +158,10 @@ def full_hashes(session: Session, *requests: Request) -> dict[str, str]:
     return hashes
 
 
-def prompt_entries(session: Session) -> list[events.PromptEntry]:
-    """Return the id, hash, role and tokens of each message of the current request."""
-    request = session.request
+def prompt_entries(redaction: RedactionView, request: Request) -> list[events.PromptEntry]:
+    """Return the id, hash, role and tokens of each message of a request."""
     return [
-        events.PromptEntry(id=message.id, hash=session.redaction.hash(message), role=message.role, tokens=tokens)
+        events.PromptEntry(id=message.id, hash=redaction.hash(message), role=message.role, tokens=tokens)
         for message, tokens in zip(request.messages, request.counts, strict=True)
     ]
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from compact import events
+from compact.engine.compaction.drafts import DraftTerms
+from compact.engine.compaction.ladder import Ladder
+from compact.engine.compaction.ledger import absorbed_entries, build_ledger, cache_effect, full_hashes
+from compact.engine.compaction.prompt import Prompt
+from compact.engine.compaction.summary_update import PromptSummary
+from compact.engine.session import Request, Session
 from compact.messages.span import SpanReference
-from compact.planning.draft import Draft
 from compact.planning.log import AgentThread
 from compact.planning.plan import (
     ClearRecord,
@@ -19,18 +23,22 @@ from compact.planning.plan import (
     SummarizationRecord,
 )
 
-if TYPE_CHECKING:
-    from compact.engine.compaction.compaction import Compaction
-    from compact.engine.compaction.ladder import Ladder
-    from compact.engine.compaction.summary_update import PromptSummary
-
 R = TypeVar("R", bound=CompactionRecord)
 
 
-def build_plan(compaction: Compaction, ladder: Ladder) -> CompactionPlan:
+def build_plan(
+    session: Session,
+    prompt: Prompt,
+    ladder: Ladder,
+    terms: DraftTerms,
+    *,
+    step: int,
+    trigger: str,
+    tokens_before: int,
+    created_at: str,
+) -> CompactionPlan:
     """Return the plan that adds the ladder's records to the session's current plan."""
-    session, draft, records = compaction.session, ladder.draft, ladder.records
-    old = session.plan
+    draft, records, old = ladder.draft, ladder.records, terms.plan
     summarizations = (*_earlier_spans(old, ladder), *_of_type(records, SummarizationRecord))
     drops = (*(old.drops if old else ()), *_of_type(records, DropRecord))
     if draft.folds_replacements and summarizations:
@@ -41,25 +49,57 @@ def build_plan(compaction: Compaction, ladder: Ladder) -> CompactionPlan:
     if ladder.summary.is_new or draft.folds_replacements:
         # Earlier pointers move into the new summary. Pointers of this compaction stay on their own.
         externalizations = tuple(replace(record, is_folded=True) for record in externalizations)
-    renderer = compaction.engine.policy.renderer
     return CompactionPlan(
         thread_id=session.session_id,
         thread_version=session.thread.version,
-        created_at=events.iso(compaction.engine.clock()),
+        created_at=created_at,
         version=session.next_plan_version,
-        step=compaction.step,
-        renderer=renderer,
-        trigger=compaction.trigger,
+        step=step,
+        renderer=terms.renderer.name,
+        trigger=trigger,
         externalizations=(*externalizations, *_of_type(records, ExternalizationRecord)),
         summarizations=summarizations,
         clearings=(*(old.clearings if old else ()), *_of_type(records, ClearRecord)),
         drops=drops,
         session_summary=ladder.summary.content,
         summary_text=ladder.summary.text,
-        lead_ids=_lead_ids(compaction, draft),
-        original_token_count=compaction.tokens_before,
+        lead_ids=terms.renderer.lead_ids(draft.partition, prompt.messages),
+        original_token_count=tokens_before,
         learned_window=session.shared.learned_window,
         growth_tokens=tuple(session.growth),
+    )
+
+
+def complete_plan(
+    plan: CompactionPlan,
+    session: Session,
+    terms: DraftTerms,
+    ladder: Ladder,
+    after: Request,
+    *,
+    truncated_ids: Collection[str],
+    tokens_before: int,
+    tokens_after: int,
+) -> CompactionPlan:
+    """Return a plan with its ledger and its effect on the prompt cache. `after` is the request under it."""
+    before, redaction = session.request, session.redaction
+    redaction.update(session.history)
+    ledger = build_ledger(
+        redaction,
+        terms.renderer,
+        ladder.draft,
+        plan,
+        before,
+        truncated_ids=truncated_ids,
+        ephemeral=ladder.ephemeral,
+    )
+    return replace(
+        plan,
+        ledger=ledger,
+        absorbed=(*(terms.plan.absorbed if terms.plan else ()), *absorbed_entries(ledger, plan)),
+        full_hashes=full_hashes(session, before, after),
+        compacted_token_count=tokens_after,
+        cache=cache_effect(before, after, tokens_before=tokens_before, tokens_after=tokens_after),
     )
 
 
@@ -70,19 +110,6 @@ def _earlier_spans(plan: CompactionPlan | None, ladder: Ladder) -> tuple[Summari
     if ladder.extended_span is None:
         return plan.summarizations
     return (*plan.summarizations[:-1], ladder.extended_span)
-
-
-def _lead_ids(compaction: Compaction, draft: Draft) -> tuple[str, ...]:
-    """Return the ids of the messages before the summary: the pinned layer, in order.
-
-    The bridge renderer has user messages there instead of tool groups.
-    """
-    partition = draft.partition
-    is_bridge = compaction.engine.policy.renderer == "bridge"
-    units = [unit for unit in partition.pinned_layer if not (is_bridge and unit.kind == "tool")]
-    if is_bridge:
-        units += [unit for unit in partition.recent if unit.kind == "user" and unit.last < partition.window_start]
-    return tuple(compaction.messages[index].id or "" for unit in units for index in unit.indices)
 
 
 def _of_type(records: Sequence[CompactionRecord], kind: type[R]) -> tuple[R, ...]:

@@ -161,10 +161,17 @@ class SummarizerCall:
         protected = self._redaction.protect(data)
         return summary if protected is data else StructuredSummary.from_dict(protected)
 
+    def fits(self, summary: StructuredSummary, max_tokens: int) -> bool:
+        """True if a summary has at most `max_tokens` beside its frame."""
+        return self._length(summary) <= max_tokens + _FRAME_TOKENS
+
     def _require_length(self, summary: StructuredSummary, max_tokens: int) -> None:
-        tokens = self._count_text(summary.render(version=1))
+        tokens = self._length(summary)
         if tokens > max_tokens + _FRAME_TOKENS:
             raise SummaryTooLong(summary_tokens=tokens, max_tokens=max_tokens)
+
+    def _length(self, summary: StructuredSummary) -> int:
+        return self._count_text(summary.render(version=1))
 
     def _report(self, error: Exception, attempt: int, fallback: str) -> None:
         self._check.emit(

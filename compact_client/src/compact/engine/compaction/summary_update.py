@@ -5,23 +5,22 @@ Every new summary passes the retention check, which restores standing instructio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from compact import events
+from compact.engine.compaction.drafts import DraftTerms
 from compact.engine.compaction.summarizer_call import SummarizerCall, SummaryRequest
-from compact.engine.compaction.summary_report import SummaryReport
 from compact.engine.effects import Steps
+from compact.engine.session import Session
 from compact.messages import Message, RedactedMessage
 from compact.messages.span import SpanReference
 from compact.planning.draft import Draft
 from compact.planning.plan import SummarizationRecord
 from compact.planning.strategies import SpanSummary
-from compact.rendering import get_renderer
-from compact.rendering.base import pointer_text, recall_line
-from compact.rendering.inplace import span_text, with_recall_line
+from compact.rendering.base import pointer_text, recall_line, span_text, with_recall_line
 from compact.summarizers import retention
 from compact.summarizers.extraction.summary_blocks import ParsedMessages
 from compact.summarizers.extraction.summary_builder import fit
@@ -29,10 +28,53 @@ from compact.summary.entries import ArtifactReference
 from compact.summary.structured_summary import StructuredSummary
 
 if TYPE_CHECKING:
-    from compact.engine.compaction.compaction import Compaction
+    from compact.engine.engine import Engine
 
 # The largest part of a summary that may list artifacts. The conversation itself matters more.
 _ARTIFACTS_PCT = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryReport:
+    """The events of one summary. The times are those of the summarizer."""
+
+    created: events.SummaryCreatedEvent
+    retention: events.RetentionEvent
+    lost_instructions: events.WarningEvent | None
+    started: datetime
+    ended: datetime
+
+    def emit(self, check: events.CheckSpan) -> None:
+        """Report that the prompt contains the summary, and what it kept."""
+        if self.lost_instructions is not None:
+            check.emit(self.lost_instructions)
+        check.emit(self.retention)
+        check.emit(self.created, started=self.started, ended=self.ended)
+
+    def emit_discarded(self, check: events.CheckSpan, reason: str) -> None:
+        """Report that the summary is not used. Nothing was lost with it, but a model may have cost money."""
+        created = self.created
+        event = events.SummaryDiscardedEvent(
+            strategy=created.strategy,
+            reason=reason,
+            input_messages=created.input_messages,
+            input_tokens=created.input_tokens,
+            summary_tokens=created.summary_tokens,
+            latency_ms=created.latency_ms,
+            summarizer=created.summarizer,
+            model=created.model,
+        )
+        check.emit(event, started=self.started, ended=self.ended)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSummary:
+    """A summarizer's answer and everything that it covers. It may have cost money, so it can be used again."""
+
+    content: StructuredSummary
+    call: SummarizerCall
+    covered_ids: frozenset[str]
+    """The messages in it, and those that had left the prompt before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +90,41 @@ class PromptSummary:
     """Number of standing instructions of the user that did not fit."""
     report: SummaryReport | None = None
     """The events of a new summary, if anyone listens."""
+    written: WrittenSummary | None = None
+    """The answer of the summarizer."""
 
 
 class SummaryUpdate:
     """Updates the session's summary for one draft.
 
-    With the in-place renderer, earlier spans can keep their own summaries. They stay visible then, and only the new
-    span's summary is written.
+    Where spans keep their own summaries, those of earlier spans stay visible, and only the new span's is written.
     """
 
-    def __init__(self, compaction: Compaction, draft: Draft) -> None:
-        self._compaction = compaction
-        self._engine = compaction.engine
+    def __init__(
+        self,
+        engine: Engine,
+        session: Session,
+        check: events.CheckSpan,
+        draft: Draft,
+        terms: DraftTerms,
+        *,
+        step: int,
+        reusable: WrittenSummary | None = None,
+    ) -> None:
+        self._engine = engine
+        self._check = check
         self._draft = draft
-        self._plan = compaction.session.plan
-        self._keeps_spans = compaction.keeps_span_summaries(draft)
+        self._terms = terms
+        self._step = step
+        self._reusable = reusable
+        self._log = session.thread
+        self._redaction = session.redaction
+        self._plan = terms.plan
+        self._keeps_spans = terms.keeps_spans(draft)
         self._current = self._plan.session_summary if self._plan else None
         self._previous = None if self._keeps_spans else self._current
-        self._is_inplace = self._engine.policy.renderer == "inplace"
-        self._redaction = compaction.session.redaction
+        self._count_text = terms.counter.text
+        self._count_message = terms.counter.message
 
     def carry_over(self) -> PromptSummary:
         """Return the summary the session has now. It takes no room if a new one is shown beside it."""
@@ -108,17 +166,10 @@ class SummaryUpdate:
             self._previous_message(),
             replace(self._previous, artifacts=()) if self._previous is not None else None,
         )
-        call = SummarizerCall(
-            self._engine.summarizer,
-            policy=self._engine.policy,
-            count_text=self._count_text,
-            check=self._compaction.check,
-            redaction=self._redaction,
-            fallback=self._engine.fallback_summarizer,
-        )
-        new = yield from call.summarize(request, max_tokens=limit - self._artifact_tokens(limit))
-        if new is None:
+        written = self._covering_summary(span, limit) or (yield from self._call_summarizer(request, limit))
+        if written is None:
             return None
+        new, call = written.content, written.call
         merged = self._merge(new, request, limit, call)
         if merged.is_empty and not self._draft.partition.remainder:
             return None
@@ -126,17 +177,43 @@ class SummaryUpdate:
         retained = self._check_retention(merged, request, limit, max_tokens + freed_tokens - self._overhead_tokens)
         merged = retained.summary
         summary = self._to_prompt(merged, span, len(retained.missing_constraints))
+        summary = replace(summary, written=written)
         own = new.part_of(span) if call.continues_summary and self._previous is not None else new
-        content = merged if self._is_inplace else own
+        content = merged if self._terms.renderer.keeps_spans else own
         span_summary = SpanSummary(content, self._count_text(content.render_as_message()))
-        if self._compaction.check.has_listeners:
+        if self._check.has_listeners:
             summary = replace(summary, report=self._report(call, summary, retained, source, started))
         return summary, span_summary
+
+    def _call_summarizer(self, request: SummaryRequest, limit: int) -> Steps[WrittenSummary | None]:
+        call = SummarizerCall(
+            self._engine.summarizer,
+            policy=self._terms.policy,
+            count_text=self._count_text,
+            check=self._check,
+            redaction=self._redaction,
+            fallback=self._engine.fallback_summarizer,
+        )
+        content = yield from call.summarize(request, max_tokens=limit - self._artifact_tokens(limit))
+        if content is None:
+            return None
+        return WrittenSummary(content, call, self._covered_ids(message.id or "" for message in request.messages))
+
+    def _covering_summary(self, span: SpanReference, limit: int) -> WrittenSummary | None:
+        """Return the summary of a compaction that could not be committed, if it has all of this one and fits."""
+        written = self._reusable
+        if written is None or not self._covered_ids(span.message_ids) <= written.covered_ids:
+            return None
+        return written if written.call.fits(written.content, limit - self._artifact_tokens(limit)) else None
+
+    def _covered_ids(self, message_ids: Iterable[str]) -> frozenset[str]:
+        absorbed = self._plan.absorbed if self._plan else ()
+        return frozenset((*message_ids, *(entry.id for entry in absorbed)))
 
     def _max_tokens(self, freed_tokens: int) -> int:
         """Return the summary's limit. Pointers that fold into the summary give it their room."""
         limit = self._draft.summary_tokens
-        return max(limit, min(self._engine.policy.summary_max_tokens, limit + freed_tokens))
+        return max(limit, min(self._terms.policy.summary_max_tokens, limit + freed_tokens))
 
     def _pointer_tokens(self) -> int:
         """Return the tokens of pointers that the draft keeps but a new summary replaces."""
@@ -162,13 +239,6 @@ class SummaryUpdate:
         if self._plan is None or self._keeps_spans or not self._plan.summary_text:
             return None
         return self._redaction.protect_text(self._plan.summary_text, "previous-summary")
-
-    def _count_text(self, text: str) -> int:
-        """Return the tokens of a part of the summary, as the prompt shows it."""
-        return self._engine.counter.count_text_by_line(self._redaction.restore(text))
-
-    def _count_message(self, text: str) -> int:
-        return self._engine.counter.count_assistant_text(self._redaction.restore(text))
 
     def _merge(
         self, new: StructuredSummary, request: SummaryRequest, limit: int, call: SummarizerCall
@@ -230,14 +300,15 @@ class SummaryUpdate:
         """Return the session's new summary, with the tokens of what the renderer shows."""
         content = self._current.merge(merged) if self._keeps_spans and self._current is not None else merged
         text = self._render(content)
-        shown_text = with_recall_line(span_text(SummarizationRecord(span, merged)), text) if self._is_inplace else text
+        is_of_span = self._terms.renderer.keeps_spans
+        shown_text = with_recall_line(span_text(SummarizationRecord(span, merged)), text) if is_of_span else text
         # Counting by line uses cached lines, and it caches the text for the message that follows.
         self._count_text(shown_text)
         tokens = self._count_message(shown_text)
         return PromptSummary(content, text, tokens, True, missing_constraints)
 
     def _render(self, content: StructuredSummary) -> str:
-        text = get_renderer(self._engine.policy.renderer).summary_text(content, self._compaction.step)
+        text = self._terms.renderer.summary_text(content, self._step)
         name = self._engine.recall_tool_name
         return f"{text}\n{recall_line(name)}" if name else text
 
@@ -255,10 +326,9 @@ class SummaryUpdate:
         source: Sequence[RedactedMessage],
         started: datetime,
     ) -> SummaryReport:
-        step, redaction, ended = self._compaction.step, self._redaction, self._engine.clock()
-        thread = self._compaction.session.thread
-        originals = (thread.get(message.id or "") or message for message in source)
-        input_tokens = sum(self._engine.counter.count_message(message) for message in originals)
+        step, redaction, ended = self._step, self._redaction, self._engine.clock()
+        originals = (self._log.get(message.id or "") or message for message in source)
+        input_tokens = self._engine.counter.count_messages(originals)
         created = events.SummaryCreatedEvent(
             strategy=call.style,
             version=step,
@@ -280,7 +350,7 @@ class SummaryUpdate:
     def _retention_event(self, report: retention.RetentionReport) -> events.RetentionEvent:
         redaction = self._redaction
         return events.RetentionEvent(
-            step=self._compaction.step,
+            step=self._step,
             facts_total=report.total_count(),
             facts_kept=report.kept_count(),
             goals_total=report.total_count("goal"),

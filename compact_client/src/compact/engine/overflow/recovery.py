@@ -11,8 +11,9 @@ from typing import Any
 
 from compact import events
 from compact.engine.call import Call
+from compact.engine.compaction.archive import TranscriptArchive
 from compact.engine.compaction.attempts import CompactionAttempts
-from compact.engine.compaction.compaction import Compaction
+from compact.engine.compaction.proposal import Inputs
 from compact.engine.effects import Steps
 from compact.engine.engine import Engine
 from compact.engine.overflow.errors import Overflow, read_overflow
@@ -92,7 +93,7 @@ class OverflowRecovery:
         return Decision(True, "overflow", reason, used_tokens, planned.trigger_tokens)
 
     def _compact(self, items: Sequence[Any], decision: Decision, error: BaseException) -> Steps[None]:
-        attempts = CompactionAttempts(self._engine, self._session, self._check, items, self._compaction)
+        attempts = CompactionAttempts(self._engine, self._session, self._check, items, self._inputs)
         try:
             is_changed = yield from attempts.run(decision)
         except InsufficientBudget as failure:
@@ -103,16 +104,18 @@ class OverflowRecovery:
         if not is_changed:
             raise CompactError("The request exceeds the context window, and nothing in it can be shortened.") from error
 
-    def _compaction(self, decision: Decision) -> Compaction:
-        return Compaction(
-            self._engine,
-            self._session,
+    def _inputs(self, decision: Decision) -> Inputs:
+        engine, session = self._engine, self._session
+        return Inputs(
+            engine,
+            session,
             self._check,
-            decision=decision,
-            tokens_before=decision.used_tokens,
-            fixed=self._session.fixed,
+            decision,
+            TranscriptArchive(engine, session, self._check),
+            session.fixed,
+            engine.cfg.artifact_store,
             # The request must become smaller, or the call fails.
-            floor=self._engine.policy.floor or "newest",
+            floor=engine.policy.floor or "newest",
         )
 
     def _report(self, overflow: Overflow, tokens_before: int) -> None:

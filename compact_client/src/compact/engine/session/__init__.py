@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from compact.engine.session.branches import Branches, Evictions
 from compact.engine.session.request import Request, SentRequest
-from compact.engine.session.session import Observation, RenderOptions, Session
+from compact.engine.session.session import Candidate, Observation, RenderOptions, Session
 
-__all__ = ["Branches", "Evictions", "Observation", "RenderOptions", "Request", "SentRequest", "Session"]
+__all__ = ["Branches", "Candidate", "Evictions", "Observation", "RenderOptions", "Request", "SentRequest", "Session"]

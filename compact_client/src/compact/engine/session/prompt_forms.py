@@ -6,11 +6,15 @@ they can be rendered again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 
 from compact.messages import Message
 from compact.planning.log import AgentThread
+
+
+def apply_forms(forms: Mapping[str, Message], messages: Sequence[Message]) -> list[Message]:
+    """Return the messages in these forms, and the others as they are."""
+    return [forms.get(message.id or "", message) for message in messages] if forms else list(messages)
 
 
 class PromptForms:
@@ -26,17 +30,21 @@ class PromptForms:
         """Return the message as it enters the prompt: truncated or as it is."""
         return self._current.get(message.id or "", message)
 
+    def apply(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the messages as they enter the prompt."""
+        return apply_forms(self._current, messages)
+
     @property
     def truncated(self) -> dict[str, Message]:
         """The truncated messages by id, in the form that enters the prompt."""
         return dict(self._current)
 
     def truncate(self, logged: Message | None, short: Message, message_id: str, *, sent_count: int) -> None:
-        """Use a shorter form of a message from now on."""
+        """Use a shorter form of a message from now on. It has the id of the message."""
         current = self._current.get(message_id) or logged
         if current is not None:
             self._earlier.append((sent_count, message_id, current))
-        self._current[message_id] = replace(short, id=message_id)
+        self._current[message_id] = short
         self._tokens.pop(message_id, None)
 
     def restate(self, message_id: str, *, sent_count: int) -> None:
@@ -45,14 +53,11 @@ class PromptForms:
             self._earlier.append((sent_count, message_id, self._current.pop(message_id)))
         self._tokens.pop(message_id, None)
 
-    def restore(self, forms: Mapping[str, Message]) -> None:
-        """Go back to the forms of `truncated`, after a compaction that failed."""
-        for message_id in self._current.keys() - forms.keys():
-            self._tokens.pop(message_id, None)
+    def adopt(self, forms: Mapping[str, Message], log: AgentThread, *, sent_count: int) -> None:
+        """Use the forms of a compaction that was committed."""
         for message_id, form in forms.items():
             if self._current.get(message_id) is not form:
-                self._tokens.pop(message_id, None)
-        self._current = dict(forms)
+                self.truncate(log.get(message_id), form, message_id, sent_count=sent_count)
 
     def at(self, number: int) -> dict[str, Message]:
         """Return the forms that request `number` used for messages whose form changed later."""
@@ -67,13 +72,19 @@ class PromptForms:
         while self._earlier and self._earlier[0][0] < first_number:
             del self._earlier[0]
 
-    def count_tokens(self, message: Message, thread: AgentThread, count_message: Callable[[Message], int]) -> int:
-        """Return the tokens of a message in the prompt. Logged messages are counted once."""
-        message_id = message.id or ""
-        if self._current.get(message_id, thread.get(message_id)) is not message:
-            # A replacement or a cleared output. Its text is short, and the estimator caches it.
-            return count_message(message)
-        tokens = self._tokens.get(message_id)
-        if tokens is None:
-            tokens = self._tokens[message_id] = count_message(message)
-        return tokens
+    def count_tokens(
+        self, messages: Sequence[Message], log: AgentThread, count_message: Callable[[Message], int]
+    ) -> list[int]:
+        """Return the tokens of each message in the prompt. Logged messages are counted once."""
+        counts = []
+        for message in messages:
+            message_id = message.id or ""
+            if self._current.get(message_id, log.get(message_id)) is not message:
+                # A replacement or a shortened output. Its text is short, and the estimator caches it.
+                counts.append(count_message(message))
+                continue
+            tokens = self._tokens.get(message_id)
+            if tokens is None:
+                tokens = self._tokens[message_id] = count_message(message)
+            counts.append(tokens)
+        return counts

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from compact.engine.session.continuation import is_instruction
 from compact.messages import Message
 from compact.messages.codecs import LANGCHAIN
+from compact.messages.codecs.base import Codec
 from compact.messages.codecs.langchain import to_langchain
+from compact.messages.codecs.quarantine import decode_item
 from compact.planning.budget import PARTS, Breakdown, breakdown_part
 
 
@@ -46,6 +48,11 @@ class ListSnapshot:
         self.items.append(item)
         self.ids.append(message_id)
         self.spoken_count += not is_instruction(item)
+
+    def extend(self, items: Iterable[Any], messages: Sequence[Message]) -> None:
+        """Append items with the ids of their messages."""
+        for item, message in zip(items, messages, strict=True):
+            self.add(item, message.id or "")
 
     def is_unchanged(self, index: int, item: Any) -> bool:
         """True if the host shows the item at this index again, as it was or as it was returned, without `meta`."""
@@ -110,6 +117,30 @@ class Request:
                 sums["user_input"] += tokens
         return Breakdown(**sums)
 
+    @classmethod
+    def of(cls, messages: Sequence[Message], counts: Sequence[int], host: ListSnapshot, flag: str) -> Request:
+        """Return the request of normalized messages. `flag` is the key that marks a message as protected."""
+        indices = {message_id: index for index, message_id in enumerate(host.ids)}
+        request = cls()
+        for message, tokens in zip(messages, counts, strict=True):
+            origin = indices.get(message.id or "")
+            if origin is not None and not _is_same(source_item(message), host.items[origin]):
+                origin = None
+            request.add(message, tokens, origin, protected_flag=flag)
+        # The messages are paired now. A call that is still open is one that the provider itself answers.
+        request.is_normal, request.open_calls = True, {}
+        request.is_host_list = request.origins == list(range(len(host.items)))
+        return request
+
+    def returned_list(self, host: ListSnapshot) -> ListSnapshot:
+        """Return the list that the host gets, as a snapshot. It is empty if that is the host's own list."""
+        returned = ListSnapshot()
+        if not self.is_host_list:
+            for message, origin in zip(self.messages, self.origins, strict=True):
+                item = source_item(message) if origin is None else host.items[origin]
+                returned.add(without_meta(item), message.id or "")
+        return returned
+
     def to_items(self, host_items: Sequence[Any], host_list: ListSnapshot) -> list[Any]:
         """Return the list to send: the host's own objects where they are unchanged, copies of ours elsewhere.
 
@@ -173,6 +204,13 @@ class SentRequests:
         return {request.plan_version for request in self._requests if request.branch == branch}
 
 
+def read_items(codec: Codec, items: Sequence[Any], indices: Iterable[int]) -> Iterator[tuple[int, Any, Message]]:
+    """Yield the index of each of these items, a copy of it, and the message in it."""
+    for index in indices:
+        copy = frozen_copy(items[index])
+        yield index, copy, decode_item(codec, to_plain(copy), index)
+
+
 def frozen_copy(item: Any) -> Any:
     """Copy a provider's item so that the host cannot change it. Strings are shared."""
     if isinstance(item, dict):
@@ -215,3 +253,7 @@ def without_meta(item: Any) -> Any:
 def has_meta(item: Any) -> bool:
     """True if a provider's item has the key that only this library understands."""
     return isinstance(item, dict) and "meta" in item
+
+
+def _is_same(item: Any, host_item: Any) -> bool:
+    return bool(item == host_item or item == to_plain(host_item))

@@ -7,7 +7,7 @@ known about earlier ones is kept beside a snapshot of the list, which is compare
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median_low
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from compact.engine.call import FixedTokens
 from compact.engine.session.edit import KnownItem, merge_history, recognize_items, visible_part
 from compact.engine.session.list_match import KnownLists, ListMatch
-from compact.engine.session.prompt_forms import PromptForms
+from compact.engine.session.prompt_forms import PromptForms, apply_forms
 from compact.engine.session.request import (
     ListSnapshot,
     Request,
     SentRequest,
     SentRequests,
     frozen_copy,
+    read_items,
     source_item,
     to_plain,
     without_meta,
@@ -29,7 +30,6 @@ from compact.engine.session.request import (
 from compact.messages import Message
 from compact.messages.codecs import CHAT, detect_codec, get_codec
 from compact.messages.codecs.base import Codec
-from compact.messages.codecs.quarantine import decode_item
 from compact.messages.normalization import NormalizedMessages, normalize
 from compact.planning.log import AgentThread
 from compact.planning.plan import CompactionPlan
@@ -62,6 +62,18 @@ class RenderOptions:
 
     count_message: Callable[[Message], int]
     protected_flag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The result of a compaction before its commit. The session does not know it."""
+
+    plan: CompactionPlan
+    request: Request
+    """The request under the plan."""
+    forms: Mapping[str, Message]
+    """The truncated messages by id, in the form that enters the prompt."""
+    tokens_after: int
 
 
 @dataclass(slots=True)
@@ -220,8 +232,19 @@ class Session:
         self.plan_key = key
         self.stored_plan_version = version
 
-    def set_plan(self, plan: CompactionPlan) -> None:
-        """Use a plan from now on."""
+    # The plan.
+
+    def commit(self, candidate: Candidate) -> None:
+        """Use a compaction from now on: its plan, its request, and the outputs that it shortened."""
+        self.forms.adopt(candidate.forms, self.thread, sent_count=self.sent.count)
+        self._use_plan(candidate.plan)
+        self.use_request(candidate.request)
+
+    def adopt_plan(self, plan: CompactionPlan) -> None:
+        """Use a plan that another process committed. The log has its messages by now."""
+        self._use_plan(plan)
+
+    def _use_plan(self, plan: CompactionPlan) -> None:
         self.plan = self.plans[plan.version] = plan
         self.shared.last_plan_version = max(self.shared.last_plan_version, plan.version)
         self.shared.last_step = max(self.shared.last_step, plan.step)
@@ -249,17 +272,15 @@ class Session:
             return self._observe_edit(items, codec, match)
         change: Change = "extended" if self.host_list.items else "reset" if self.number else "new"
         start = len(match.reference.items)
-        copies = [frozen_copy(item) for item in items[start:]]
         # Decode everything before logging anything, so that an unreadable item leaves no trace.
-        decoded = [decode_item(codec, to_plain(item), start + offset) for offset, item in enumerate(copies)]
+        decoded = list(read_items(codec, items, range(start, len(items))))
         if match.kind == "adopted":
             change = "adopted"
             self.host_list, self.returned_list = self.returned_list, ListSnapshot()
             self.request.origins = list(range(len(self.request.messages)))
             self.request.is_host_list = True
-        new = self.log(decoded)
-        for item, message in zip(copies, new, strict=True):
-            self.host_list.add(item, message.id or "")
+        new = self.log([message for _, _, message in decoded])
+        self.host_list.extend((copy for _, copy, _ in decoded), new)
         self.view.extend(new)
         self.history.extend(new)
         return Observation(change, tuple(new))
@@ -282,16 +303,17 @@ class Session:
         known = recognize_items(items, match.reference, match.start, match.size, self.history)
         # As above, decode everything before logging anything.
         changed = [index for index, item in enumerate(known) if item is None or not item.is_unchanged]
-        copies = {index: frozen_copy(items[index]) for index in changed}
-        decoded = {index: decode_item(codec, to_plain(item), index) for index, item in copies.items()}
+        copies, decoded = {}, {}
+        for index, copy, message in read_items(codec, items, changed):
+            copies[index], decoded[index] = copy, message
         reference_items = dict(zip(match.reference.ids, match.reference.items, strict=True))
         absorbed_ids = {entry.id for entry in self.plan.absorbed} if self.plan else set()
         host_list = ListSnapshot()
         shown: list[Message | None] = []
         first_number = self.thread.version
         for index, item in enumerate(known):
-            message, message_id = self._log_item(item, decoded.get(index), absorbed_ids)
-            shown.append(message)
+            logged, message_id = self._log_item(item, decoded.get(index), absorbed_ids)
+            shown.append(logged)
             host_list.add(copies.get(index) or reference_items.get(message_id) or frozen_copy(items[index]), message_id)
         history = merge_history(self.history, items, shown, known)
         shown_ids = {message.id or "" for message in shown if message is not None}
@@ -359,11 +381,11 @@ class Session:
         if request.has_ephemeral:
             return False
         index = len(self.host_list.items) - len(new)
-        for message in new:
-            form = self.forms.get(message)
+        forms = self.forms.apply(new)
+        for message, form, tokens in zip(new, forms, self.count_messages(forms, options), strict=True):
             is_truncated = form is not message
             origin = None if is_truncated else index
-            request.add(form, self.count_message(form, options), origin, protected_flag=options.protected_flag)
+            request.add(form, tokens, origin, protected_flag=options.protected_flag)
             if is_truncated and request.is_host_list:
                 request.is_host_list = False
                 self.returned_list = ListSnapshot()
@@ -378,19 +400,26 @@ class Session:
     def render(self, options: RenderOptions) -> NormalizedMessages:
         """Render the view under the current plan. Return the messages, with the repairs of normalization."""
         assert self.codec is not None
-        messages = self.render_view(self.view, self.plan, self.forms.get)
+        messages = self.render_view(self.forms.apply(self.view), self.plan)
         normal = normalize(messages, self.codec, protected_flag=options.protected_flag)
         self.set_request(normal.messages, options)
         return normal
 
-    def render_view(
-        self, view: Sequence[Message], plan: CompactionPlan | None, form: Callable[[Message], Message]
-    ) -> list[Message]:
+    def render_request(
+        self, plan: CompactionPlan | None, forms: Mapping[str, Message], options: RenderOptions
+    ) -> Request:
+        """Return the request under a plan with truncated messages, which need not be those of the session."""
+        assert self.codec is not None
+        messages = self.render_view(apply_forms(forms, self.view), plan)
+        return self._request_of(
+            normalize(messages, self.codec, protected_flag=options.protected_flag).messages, options
+        )
+
+    def render_view(self, messages: Sequence[Message], plan: CompactionPlan | None) -> list[Message]:
         """Return the messages of a view under a plan, before normalization."""
         assert self.codec is not None
-        messages = [form(message) for message in view]
         if plan is None:
-            return messages
+            return list(messages)
         # A plan contains placeholders in place of secrets. Only the prompt has the values.
         host_messages = {id(message) for message in messages}
         return [
@@ -400,26 +429,20 @@ class Session:
 
     def set_request(self, messages: Sequence[Message], options: RenderOptions) -> None:
         """Replace the request with these messages."""
-        indices = {message_id: index for index, message_id in enumerate(self.host_list.ids)}
-        request = Request()
-        returned = ListSnapshot()
-        for message in messages:
-            origin = indices.get(message.id or "")
-            item = source_item(message)
-            if origin is not None and not _is_same(item, self.host_list.items[origin]):
-                origin = None
-            request.add(message, self.count_message(message, options), origin, protected_flag=options.protected_flag)
-            returned.add(without_meta(item if origin is None else self.host_list.items[origin]), message.id or "")
-        # The messages are paired now. A call that is still open is one that the provider itself answers.
-        request.is_normal, request.open_calls = True, {}
-        request.is_host_list = request.origins == list(range(len(self.host_list.items)))
+        self.use_request(self._request_of(messages, options))
+
+    def use_request(self, request: Request) -> None:
+        """Replace the request."""
         self.request = request
         self.is_request_current = True
-        self.returned_list = ListSnapshot() if request.is_host_list else returned
+        self.returned_list = request.returned_list(self.host_list)
 
-    def count_message(self, message: Message, options: RenderOptions) -> int:
-        """Return the tokens of a message in the prompt. Logged messages are counted once."""
-        return self.forms.count_tokens(message, self.thread, options.count_message)
+    def _request_of(self, messages: Sequence[Message], options: RenderOptions) -> Request:
+        return Request.of(messages, self.count_messages(messages, options), self.host_list, options.protected_flag)
+
+    def count_messages(self, messages: Sequence[Message], options: RenderOptions) -> list[int]:
+        """Return the tokens of each message in the prompt. Logged messages are counted once."""
+        return self.forms.count_tokens(messages, self.thread, options.count_message)
 
     def record_sent(self, injected: tuple[Message, ...] = ()) -> None:
         """Remember how to render the current request again."""
@@ -434,7 +457,3 @@ class Session:
         if len(self.plans) > 1:
             used = {plan_version, *self.sent.plan_versions(self.number)}
             self.plans = {version: plan for version, plan in self.plans.items() if version in used}
-
-
-def _is_same(item: Any, host_item: Any) -> bool:
-    return bool(item == host_item or item == to_plain(host_item))

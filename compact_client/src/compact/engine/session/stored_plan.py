@@ -14,12 +14,11 @@ from typing import Any
 from compact import events
 from compact.engine.effects import Steps, call_store
 from compact.engine.session.continuation import find_overlap, is_instruction, is_long_enough
-from compact.engine.session.request import frozen_copy, to_plain
+from compact.engine.session.request import read_items
 from compact.engine.session.session import Session
 from compact.exceptions import CorruptData, StoreFailed
 from compact.messages import Message, Role
 from compact.messages.codecs.base import Codec
-from compact.messages.codecs.quarantine import decode_item
 from compact.planning.plan import CompactionPlan, LedgerEntry
 from compact.redaction.placeholders import has_placeholder, template_values
 from compact.redaction.view import RedactionView
@@ -110,8 +109,10 @@ def restore_plan(session: Session, plan: CompactionPlan, items: Sequence[Any], c
     Messages that the plan removed and the host no longer shows get a placeholder, so that their summary keeps its
     position.
     """
-    copies = [frozen_copy(item) for item in items]
-    decoded = [decode_item(codec, to_plain(item), index) for index, item in enumerate(copies)]
+    copies, decoded = [], []
+    for _, copy, message in read_items(codec, items, range(len(items))):
+        copies.append(copy)
+        decoded.append(message)
     templates = _match_templates(plan, decoded, codec)
     hashes = session.redaction.hashes([templates.get(index, message) for index, message in enumerate(decoded)])
     known_ids = _recognize(plan, decoded, hashes, codec, session.redaction)
@@ -123,7 +124,7 @@ def restore_plan(session: Session, plan: CompactionPlan, items: Sequence[Any], c
     for index, template in templates.items():
         session.redaction.learn(template, decoded[index])
     session.growth.extend(() if session.growth else plan.growth_tokens)
-    session.set_plan(plan)
+    session.adopt_plan(plan)
     return True
 
 
