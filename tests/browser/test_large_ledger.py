@@ -57,6 +57,22 @@ def test_a_large_ledger_draws_only_visible_rows(sign_in: SignIn, session: str) -
 
 
 @pytest.mark.browser
+def test_a_row_keeps_its_element_and_the_focus_while_it_is_on_screen(sign_in: SignIn, session: str) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{session}/compactions/1/#m-row1000")
+    row = page.locator("#m-row1000")
+    expect(row).to_be_in_viewport()
+    row.locator("button").evaluate("element => { element.focus({ preventScroll: true }); window.row = element; }")
+    scroller = page.locator(".ledger-scroll")
+    scroller.evaluate("element => element.scrollTop += 150")
+    expect(page.locator("#m-row1018")).to_be_attached()
+    assert page.evaluate("document.activeElement === window.row && row.closest('tr').id") == "m-row1000"
+    scroller.evaluate("element => element.scrollTop += 3000")
+    expect(page.locator("#m-row1110")).to_be_in_viewport()
+    expect(row).to_have_count(0)
+
+
+@pytest.mark.browser
 def test_what_if_shows_progress_and_can_be_canceled(server: Server, sign_in: SignIn, session: str) -> None:
     """The server does not answer until the reader cancels."""
     body = b'{"id":"row0","role":"user","content":"Fix the login."}\n'

@@ -2,15 +2,16 @@
 // <fate-ledger>: shows the first words of each message, filters by fate and text, and opens a message as a chat bubble.
 // Only the rows that are on screen are in the document, because a ledger can have thousands.
 import "../json-view.js";
-import { afterPaint, copy, fetchFragment, h, icon, isSignedOut } from "../dom.js";
+import { afterPaint, copy, fetchFragment, h, icon, isSignedOut, setText } from "../dom.js";
 import { pluralize, tokens } from "../format.js";
+import { WindowedList } from "../windowed-list.js";
 
 /** @typedef {{position: number, id: string, hash: string, role: string, tokens: number, fate: string, rule: string, into: string, inferred: boolean, standIn: string}} Entry */
 
+// An open message is higher than a row.
 const OVERSCAN_ROWS = 20;
-const WINDOW_ROWS = 80;
 // Ledgers up to this length are drawn completely.
-const MAX_ROWS = 150;
+const MAX_COMPLETE = 150;
 const COLUMNS = "5";
 /** Where a message of each fate went. @type {Record<string, string>} */
 const DESTINATIONS = {
@@ -28,22 +29,28 @@ class FateLedger extends HTMLElement {
   #hasAllPreviews = false;
   /** Open messages by position. @type {Map<number, HTMLElement>} */ #open = new Map();
   /** Positions of the messages that a line of the summary came from. @type {Set<number>} */ #sources = new Set();
-  /** Height of a closed row in pixels, from ledger.css. */ #rowHeight = 30;
-  #first = 0;
   #target = "";
   #isPrinting = false;
+  /** @type {WindowedList<Entry>} */ #list = new WindowedList({
+    scroller: /** @type {HTMLElement} */ (this.querySelector(".ledger-scroll")),
+    body: this.#body,
+    height: "--ledger-row",
+    overscan: OVERSCAN_ROWS,
+    create: () => new LedgerRow(this.#template, (entry) => this.#stateOf(entry)),
+    keyOf: (entry) => entry.position,
+    isComplete: () => this.#isPrinting || this.#shown.length <= MAX_COMPLETE,
+    empty: h("tr", {}, h("td", { class: "empty", colspan: COLUMNS }, "No messages match these filters")),
+  });
 
   connectedCallback() {
     this.#entries = this.#readEntries();
     this.#shown = this.#entries;
     this.#previews = JSON.parse(this.querySelector("#ledger-texts")?.textContent ?? "{}");
     // The page has only the first rows. The others have their place from the beginning.
-    this.#body.append(this.#gap(this.#entries.length - this.#body.children.length));
-    this.#scroller.addEventListener("scroll", () => this.#draw(), { passive: true });
+    this.#list.adoptItems(this.#entries);
     addEventListener("hashchange", this.#showTarget);
     addEventListener("beforeprint", this.#print);
     addEventListener("afterprint", this.#print);
-    addEventListener("resize", this.#measure);
     this.addEventListener("click", this.#onClick);
     this.addEventListener("input", () => this.#filter());
     void this.#start();
@@ -52,19 +59,18 @@ class FateLedger extends HTMLElement {
   /** Show what the address names. Without it, the page has the rows of the first paint, and the others can wait. */
   async #start() {
     const fates = new URLSearchParams(location.search).getAll("fate");
-    if (fates.length || location.hash) this.#measure();
     if (fates.length) {
       for (const chip of this.#chips) setPressed(chip, fates.includes(chip.dataset.fate ?? ""));
       this.#filter();
     }
     this.#showTarget();
     await afterPaint();
-    this.#measure();
+    this.#list.start();
     await this.#loadPreviews();
   }
 
   disconnectedCallback() {
-    removeEventListener("resize", this.#measure);
+    this.#list.stop();
     removeEventListener("hashchange", this.#showTarget);
     removeEventListener("beforeprint", this.#print);
     removeEventListener("afterprint", this.#print);
@@ -79,20 +85,12 @@ class FateLedger extends HTMLElement {
   /** Mark the messages that a line of the summary came from. @param {string[]} ids */
   markSources(ids) {
     this.#sources = new Set(this.#entries.filter((entry) => ids.includes(entry.id)).map((entry) => entry.position));
-    for (const row of this.#body.querySelectorAll("tr[data-position]")) {
-      row.classList.toggle("source", this.#sources.has(Number(/** @type {HTMLElement} */ (row).dataset.position)));
-    }
+    this.#list.redraw();
   }
-
-  /** Draw all rows with the height that the width of the page gives them. */
-  #measure = () => {
-    this.#rowHeight = parseFloat(getComputedStyle(this).getPropertyValue("--ledger-row")) || 30;
-    this.#draw(true);
-  };
 
   #print = (/** @type {Event} */ event) => {
     this.#isPrinting = event.type === "beforeprint";
-    this.#draw(true);
+    this.#list.redraw();
   };
 
   /** @returns {Entry[]} */
@@ -118,7 +116,7 @@ class FateLedger extends HTMLElement {
       // The rows say that their text is missing. A click on one shows an error.
     }
     this.#hasAllPreviews = true;
-    this.#draw(true);
+    this.#list.invalidate();
   }
 
   /** @param {Entry} entry */
@@ -128,10 +126,6 @@ class FateLedger extends HTMLElement {
     if (entry.standIn) return entry.standIn;
     if (!this.dataset.previews) return "hidden";
     return this.#hasAllPreviews ? "Text not stored" : "Loading…";
-  }
-
-  get #scroller() {
-    return /** @type {HTMLElement} */ (this.querySelector(".ledger-scroll"));
   }
 
   get #body() {
@@ -186,7 +180,7 @@ class FateLedger extends HTMLElement {
     const term = this.querySelector("input")?.value.trim().toLowerCase() ?? "";
     this.#shown = this.#entries.filter((entry) => fates.has(entry.fate) && (term === "" || this.#searchText(entry).includes(term)));
     this.#open.clear();
-    this.#draw(true);
+    this.#list.setItems(this.#shown);
   }
 
   /** @param {Entry} entry */
@@ -194,64 +188,15 @@ class FateLedger extends HTMLElement {
     return `${this.#previews[entry.hash] ?? ""} ${entry.id} ${entry.role} ${entry.fate} ${entry.rule}`.toLowerCase();
   }
 
-  /**
-   * Draw the rows around the scroll position, between two empty rows that are as high as the others. A short ledger is
-   * drawn completely.
-   * @param {boolean} isForced draw again even if the same rows are visible
-   */
-  #draw(isForced = false) {
-    const count = this.#shown.length;
-    const isWindow = count > MAX_ROWS && !this.#isPrinting;
-    const top = Math.max(0, Math.floor(this.#scroller.scrollTop / this.#rowHeight) - OVERSCAN_ROWS);
-    // Whole steps, so that most scroll events change nothing.
-    const first = isWindow ? Math.min(top - (top % OVERSCAN_ROWS), Math.max(0, count - WINDOW_ROWS)) : 0;
-    if (!isForced && first === this.#first) return;
-    this.#first = first;
-    const last = isWindow ? Math.min(count, first + WINDOW_ROWS) : count;
-    const rows = this.#shown.slice(first, last).flatMap((entry) => this.#rows(entry));
-    const empty = h("tr", {}, h("td", { class: "empty", colspan: COLUMNS }, "No messages match these filters"));
-    const focused = this.#focusedPosition();
-    this.#body.replaceChildren(...(isWindow ? [this.#gap(first), ...rows, this.#gap(count - last)] : count ? rows : [empty]));
-    if (focused !== null) this.#toggleOf(focused)?.focus({ preventScroll: true });
-  }
-
-  /** Return an empty row as high as `count` rows. @param {number} count */
-  #gap(count) {
-    const row = h("tr", { class: "gap", "aria-hidden": "true" }, h("td", { colspan: COLUMNS }));
-    row.style.height = `calc(${count} * var(--ledger-row))`;
-    return row;
-  }
-
-  #focusedPosition() {
-    const row = document.activeElement?.closest("fate-ledger tr[data-position]");
-    return row instanceof HTMLElement ? Number(row.dataset.position) : null;
-  }
-
-  /** @param {number} position */
-  #toggleOf(position) {
-    return /** @type {HTMLElement | null} */ (this.#body.querySelector(`tr[data-position="${position}"] .row-toggle`));
-  }
-
-  /** Return the row of a message and, if it is open, its bubble. @param {Entry} entry */
-  #rows(entry) {
-    const row = /** @type {HTMLElement} */ (this.#template.cloneNode(true));
-    row.id = `m-${entry.id}`;
-    Object.assign(row.dataset, { fate: entry.fate, hash: entry.hash, position: entry.position });
-    row.classList.toggle("target", this.#target === row.id);
-    row.classList.toggle("source", this.#sources.has(entry.position));
-    const [position, role, message, count, fate] = row.children;
-    position.textContent = String(entry.position + 1);
-    role.textContent = entry.role;
-    const toggle = /** @type {HTMLElement} */ (message.firstElementChild);
-    toggle.textContent = this.#previewOf(entry);
-    toggle.toggleAttribute("data-missing", !(entry.hash in this.#previews));
-    count.textContent = tokens(entry.tokens);
-    for (const mark of fate.querySelectorAll("[data-fate]")) /** @type {HTMLElement} */ (mark).dataset.fate = entry.fate;
-    fate.querySelector(".fate")?.append(entry.fate);
-    if (entry.inferred) fate.append(" ", h("span", { class: "tag" }, "inferred"));
-    const bubble = this.#open.get(entry.position);
-    toggle.setAttribute("aria-expanded", String(Boolean(bubble)));
-    return bubble ? [row, bubble] : [row];
+  /** What the row of a message shows beside the message. @param {Entry} entry @returns {RowState} */
+  #stateOf(entry) {
+    return {
+      preview: this.#previewOf(entry),
+      isMissing: !(entry.hash in this.#previews),
+      isTarget: this.#target === `m-${entry.id}`,
+      isSource: this.#sources.has(entry.position),
+      bubble: this.#open.get(entry.position),
+    };
   }
 
   /** Scroll to the message that the address names, such as #m-17. */
@@ -266,8 +211,10 @@ class FateLedger extends HTMLElement {
     }
     if (at < 0) return;
     this.#target = id;
-    if (this.#shown.length > MAX_ROWS) this.#scroller.scrollTop = (at - 5) * this.#rowHeight;
-    this.#draw(true);
+    this.#list.items = this.#shown;
+    this.#list.redraw();
+    if (this.#shown.length > MAX_COMPLETE) this.#list.scrollToTop(at - 5);
+    this.#list.redraw();
     // The center, because sticky headers cover the top of the page and of the table.
     document.getElementById(id)?.scrollIntoView({ block: "center" });
   };
@@ -277,13 +224,12 @@ class FateLedger extends HTMLElement {
     const entry = this.#entries[position];
     if (!entry) return;
     if (this.#open.delete(position)) {
-      this.#draw(true);
+      this.#list.redraw();
       return;
     }
     const content = h("div", { "aria-busy": "true" }, h("p", { class: "faint" }, "Loading…"));
     this.#open.set(position, h("tr", { class: "ledger-bubble" }, h("td", { colspan: COLUMNS }, bubble(entry, content))));
-    this.#draw(true);
-    this.#toggleOf(position)?.focus({ preventScroll: true });
+    this.#list.redraw();
     content.replaceChildren(...(await this.#content(entry)));
     content.removeAttribute("aria-busy");
   }
@@ -297,6 +243,46 @@ class FateLedger extends HTMLElement {
     return (await fetchFragment(url)) ?? note("Couldn't load this message. Close it and try again.");
   }
 }
+
+/** @typedef {{ preview: string, isMissing: boolean, isTarget: boolean, isSource: boolean, bubble: HTMLElement | undefined }} RowState */
+
+/** The row of a message and, if it is open, its bubble. */
+class LedgerRow {
+  #row;
+  #stateOf;
+  /** @type {Element[]} */ elements;
+
+  /** @param {HTMLElement} template as the server renders rows @param {(entry: Entry) => RowState} stateOf */
+  constructor(template, stateOf) {
+    this.#row = /** @type {HTMLElement} */ (template.cloneNode(true));
+    this.#stateOf = stateOf;
+    this.elements = [this.#row];
+  }
+
+  /** @param {Entry} entry */
+  show(entry) {
+    const { preview, isMissing, isTarget, isSource, bubble } = this.#stateOf(entry);
+    const row = this.#row;
+    row.id = `m-${entry.id}`;
+    Object.assign(row.dataset, { fate: entry.fate, hash: entry.hash, position: entry.position });
+    row.classList.toggle("target", isTarget);
+    row.classList.toggle("source", isSource);
+    const [position, role, message, count, fate] = row.children;
+    setText(position, String(entry.position + 1));
+    setText(role, entry.role);
+    const toggle = /** @type {HTMLElement} */ (message.firstElementChild);
+    setText(toggle, preview);
+    toggle.toggleAttribute("data-missing", isMissing);
+    toggle.setAttribute("aria-expanded", String(Boolean(bubble)));
+    setText(count, tokens(entry.tokens));
+    for (const mark of fate.querySelectorAll("[data-fate]")) /** @type {HTMLElement} */ (mark).dataset.fate = entry.fate;
+    const word = /** @type {Element} */ (fate.querySelector(".fate"));
+    word.replaceChildren(...word.children, entry.fate);
+    fate.replaceChildren(word, ...(entry.inferred ? [" ", h("span", { class: "tag" }, "inferred")] : []));
+    this.elements = bubble ? [row, bubble] : [row];
+  }
+}
+
 customElements.define("fate-ledger", FateLedger);
 
 /** Return a message as a chat bubble: the rule, the tokens, the hash and where it went. @param {Entry} entry @param {HTMLElement} content */

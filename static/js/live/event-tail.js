@@ -4,6 +4,7 @@ import { h, icon, problem, setText } from "../dom.js";
 import { clockMs, duration, exactTime, pluralize, shortTokens } from "../format.js";
 import { kindOf, kindsWith, titleOf } from "../kinds.js";
 import { LiveSocket } from "../live-socket.js";
+import { WindowedList } from "../windowed-list.js";
 
 /**
  * @typedef {{ seq: number, session: string, session_key: string, trace: string, id: string, kind: string, name: string,
@@ -11,9 +12,6 @@ import { LiveSocket } from "../live-socket.js";
  *   text: string }} TailEvent
  */
 
-const OVERSCAN_ROWS = 8;
-// Enough for the tallest screens. Limits the rows if the page is laid out without a height.
-const MAX_ROWS = 160;
 // Beyond this many events, the oldest tenth is dropped at once.
 const MAX_EVENTS = 20_000;
 const FILTER_DELAY_MS = 200;
@@ -25,31 +23,23 @@ export class EventTail extends HTMLElement {
   /** @type {TailEvent[]} */ #events = [];
   /** Events rendered with the page, before filtering. @type {TailEvent[]} */ #initial = [];
   /** Events at the time when a filter changed during a pause. @type {TailEvent[] | null} */ #pausedEvents = null;
-  /** @type {HTMLElement[]} */ #rows = [];
-  /** Height of a row in pixels, from the style sheet. */ #rowHeight = 24;
-  #frame = 0;
   #filterTimer = 0;
   #rateTimer = 0;
   #unseenCount = 0;
   /** Sequence number before the first event, from which the websocket restarts. */ #startSeq = 0;
   /** Events received since the rate was shown. */ #recentCount = 0;
-  #isFollowing = true;
   /** Filters that the server applies too. @type {Record<string, string>} */ #filters = {};
   /** @type {RegExp | null} */ #regex = null;
-  /** @type {ResizeObserver | null} */ #observer = null;
-  #sizer = h("div", { class: "tail-sizer" });
   #newestButton = h("button", { class: "button primary tail-newest", type: "button", hidden: true });
   #noMatches = h(
     "div",
     { class: "empty tail-empty", role: "status", hidden: true },
     "No events match these filters. New matches appear here automatically.",
   );
-  /** @type {HTMLElement | null} */ #body = null;
+  /** @type {WindowedList<TailEvent>} */ #list = this.#createList();
 
   connectedCallback() {
-    const body = /** @type {HTMLElement} */ (this.querySelector(".tail-body"));
-    this.#body = body;
-    body.replaceChildren(this.#sizer);
+    const body = this.#list.scroller;
     body.tabIndex = 0;
     body.setAttribute("role", "log");
     body.setAttribute("aria-label", "Live events");
@@ -60,8 +50,9 @@ export class EventTail extends HTMLElement {
     this.#initial = JSON.parse(document.getElementById("tail-first")?.textContent ?? "[]");
     this.#add(this.#initial.filter((event) => this.#isMatch(event)));
     this.#recentCount = 0;
-    this.#drawSoon();
     body.addEventListener("scroll", this.#onScroll, { passive: true });
+    this.#list.start();
+    this.#show();
     this.#newestButton.addEventListener("click", () => this.#follow());
     this.addEventListener("click", this.#onClick);
     this.addEventListener("input", this.#onInput);
@@ -72,16 +63,27 @@ export class EventTail extends HTMLElement {
       count: (frame) => frame.events?.length ?? 1,
       onFrame: (frame) => frame.events && this.#add(frame.events),
     });
-    this.#observer = new ResizeObserver(() => this.#measure());
-    this.#observer.observe(body);
     this.#rateTimer = window.setInterval(() => this.#showRate(), 1000);
   }
 
   disconnectedCallback() {
     this.#socket?.close();
-    this.#observer?.disconnect();
+    this.#list.stop();
     clearInterval(this.#rateTimer);
     clearTimeout(this.#filterTimer);
+  }
+
+  #createList() {
+    const body = /** @type {HTMLElement} */ (this.querySelector(".tail-body"));
+    const list = new WindowedList({
+      scroller: body,
+      body,
+      height: "--tail-row",
+      create: () => new TailRow(),
+      keyOf: (/** @type {TailEvent} */ event) => event.seq,
+    });
+    list.isFollowing = true;
+    return list;
   }
 
   get #regexField() {
@@ -125,9 +127,9 @@ export class EventTail extends HTMLElement {
     if (!matches.length) return;
     for (const event of matches) this.#events.push(event);
     this.querySelector(".quickstart")?.remove();
-    if (!this.#isFollowing) this.#unseenCount += matches.length;
+    if (!this.#list.isFollowing) this.#unseenCount += matches.length;
     if (this.#events.length > MAX_EVENTS) this.#dropOldest();
-    this.#drawSoon();
+    this.#show();
   }
 
   #dropOldest() {
@@ -136,49 +138,22 @@ export class EventTail extends HTMLElement {
     this.#startSeq = (this.#events[0]?.seq ?? this.#startSeq + 1) - 1;
     this.#initial = [];
     // Keep the events that the user is reading in place.
-    if (!this.#isFollowing && this.#body) this.#body.scrollTop -= count * this.#rowHeight;
+    if (!this.#list.isFollowing) this.#list.scroller.scrollTop -= count * this.#list.rowHeight;
   }
 
-  #measure() {
-    this.#rowHeight = parseFloat(getComputedStyle(this).getPropertyValue("--tail-row")) || 24;
-    this.#drawSoon();
-  }
-
-  #drawSoon() {
-    if (!this.#frame) this.#frame = requestAnimationFrame(() => this.#draw());
-  }
-
-  #draw() {
-    this.#frame = 0;
-    const body = this.#body;
-    if (!body) return;
-    this.#sizer.style.height = `${this.#events.length * this.#rowHeight}px`;
-    if (this.#isFollowing) body.scrollTop = body.scrollHeight;
-    const count = Math.min(this.#events.length, MAX_ROWS, Math.ceil(body.clientHeight / this.#rowHeight) + 2 * OVERSCAN_ROWS);
-    // The scroll position can still be that of a longer list, because its rows keep the body tall until they are moved.
-    const first = Math.max(0, Math.min(this.#events.length - count, Math.floor(body.scrollTop / this.#rowHeight) - OVERSCAN_ROWS));
-    while (this.#rows.length < count) {
-      const row = createRow();
-      this.#rows.push(row);
-      this.#sizer.append(row);
-    }
-    while (this.#rows.length > count) this.#rows.pop()?.remove();
-    for (let i = first; i < first + count; i++) {
-      const event = this.#events[i];
-      const row = this.#rows[i % count];
-      if (event && row) fillRow(row, event, i * this.#rowHeight);
-    }
-    this.#noMatches.hidden = count > 0 || !(this.#regex || Object.keys(this.#filters).length);
-    this.#newestButton.hidden = this.#isFollowing || !this.#unseenCount;
+  #show() {
+    this.#list.items = this.#events;
+    this.#list.drawSoon();
+    this.#noMatches.hidden = this.#events.length > 0 || !(this.#regex || Object.keys(this.#filters).length);
+    this.#newestButton.hidden = this.#list.isFollowing || !this.#unseenCount;
     setText(this.#newestButton, pluralize(this.#unseenCount, "new event"));
   }
 
   #onScroll = () => {
-    const body = this.#body;
-    if (!body) return;
-    this.#isFollowing = body.scrollHeight - body.scrollTop - body.clientHeight < this.#rowHeight;
-    if (this.#isFollowing) this.#unseenCount = 0;
-    this.#drawSoon();
+    const { scroller, rowHeight } = this.#list;
+    this.#list.isFollowing = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < rowHeight;
+    if (this.#list.isFollowing) this.#unseenCount = 0;
+    this.#show();
   };
 
   /**
@@ -188,8 +163,8 @@ export class EventTail extends HTMLElement {
    */
   moveFocus(step, onlyCompactions) {
     const isWanted = (/** @type {TailEvent} */ event) => !onlyCompactions || COMPACTIONS.has(event.kind);
-    const row = this.#rows.find((other) => other.contains(document.activeElement));
-    const at = row ? this.#events.findIndex((event) => String(event.seq) === row.dataset.seq) : -1;
+    const row = document.activeElement?.closest(".tail-row");
+    const at = row ? this.#events.findIndex((event) => String(event.seq) === row.getAttribute("data-seq")) : -1;
     const isForward = at >= 0 && step > 0;
     const index = isForward
       ? this.#events.findIndex((event, i) => i > at && isWanted(event))
@@ -200,22 +175,17 @@ export class EventTail extends HTMLElement {
 
   /** Scroll to an event, focus its link, and stop following new events. @param {number} index */
   #focus(index) {
-    const body = this.#body;
-    if (!body) return;
-    const [top, bottom] = [index * this.#rowHeight, (index + 1) * this.#rowHeight];
-    this.#isFollowing = false;
-    body.scrollTop = Math.min(top, Math.max(bottom - body.clientHeight, body.scrollTop));
-    this.#draw();
-    const seq = String(this.#events[index]?.seq);
-    const link = this.#rows.find((row) => row.dataset.seq === seq)?.querySelector("a");
-    link?.focus({ preventScroll: true });
+    this.#list.isFollowing = false;
+    this.#list.scrollIntoView(index);
+    this.#list.draw();
+    /** @type {HTMLElement | null} */ (this.querySelector(`.tail-row[data-seq="${this.#events[index]?.seq}"] a`))?.focus({ preventScroll: true });
   }
 
   /** Scroll to the newest event and follow new ones. */
   #follow() {
-    this.#isFollowing = true;
+    this.#list.isFollowing = true;
     this.#unseenCount = 0;
-    this.#drawSoon();
+    this.#show();
   }
 
   #showRate() {
@@ -279,39 +249,31 @@ export class EventTail extends HTMLElement {
   }
 }
 
-function createRow() {
-  return h(
-    "div",
-    { class: "tail-row", "data-testid": "tail-row" },
-    h("span", { class: "at" }),
-    h("a", {}),
-    h("span", { class: "event" }, icon("span"), h("span", { class: "label" })),
-    h("span", { class: "what" }),
-    h("span", { class: "num soft" }),
-  );
-}
+class TailRow {
+  #time = h("span", { class: "at" });
+  #link = h("a", {});
+  #icon = icon("span");
+  #label = h("span", { class: "label" });
+  #details = h("span", { class: "what" });
+  #used = h("span", { class: "num soft" });
+  #title = h("span", { class: "event" }, this.#icon, this.#label);
+  #element = h("div", { class: "tail-row", "data-testid": "tail-row" }, this.#time, this.#link, this.#title, this.#details, this.#used);
+  elements = [this.#element];
 
-/** @param {HTMLElement} row @param {TailEvent} event @param {number} top in pixels */
-function fillRow(row, event, top) {
-  row.style.transform = `translateY(${top}px)`;
-  if (row.dataset.seq === String(event.seq)) return;
-  row.dataset.seq = String(event.seq);
-  row.dataset.kind = event.kind;
-  const kind = kindOf(event.kind);
-  row.dataset.family = kind.family;
-  row.dataset.status = event.status;
-  const [time, link, title, details, used] = /** @type {HTMLElement[]} */ ([...row.children]);
-  if (!time || !link || !title || !details || !used) return;
-  setText(time, event.at === null ? "" : clockMs(event.at));
-  time.title = event.at === null ? "" : exactTime(event.at);
-  setText(link, event.session);
-  link.setAttribute("href", `/sessions/${event.session_key}/#span=${encodeURIComponent(`${event.trace}:${event.id}`)}`);
-  title.querySelector("use")?.setAttribute("href", `#i-${kind.icon}`);
-  const label = title.querySelector(".label");
-  if (label) setText(label, titleOf(event.kind, event.name));
-  setText(details, describeEvent(event));
-  details.title = event.text;
-  setText(used, event.tokens === null ? "" : shortTokens(event.tokens));
+  /** @param {TailEvent} event */
+  show(event) {
+    const kind = kindOf(event.kind);
+    Object.assign(this.#element.dataset, { seq: event.seq, kind: event.kind, family: kind.family, status: event.status });
+    setText(this.#time, event.at === null ? "" : clockMs(event.at));
+    this.#time.title = event.at === null ? "" : exactTime(event.at);
+    setText(this.#link, event.session);
+    this.#link.setAttribute("href", `/sessions/${event.session_key}/#span=${encodeURIComponent(`${event.trace}:${event.id}`)}`);
+    this.#icon.querySelector("use")?.setAttribute("href", `#i-${kind.icon}`);
+    setText(this.#label, titleOf(event.kind, event.name));
+    setText(this.#details, describeEvent(event));
+    this.#details.title = event.text;
+    setText(this.#used, event.tokens === null ? "" : shortTokens(event.tokens));
+  }
 }
 
 /** Describe an event beside its title: the server's text, or that it started, or its duration. @param {TailEvent} event */

@@ -4,7 +4,6 @@ import { h, icon, setText } from "../dom.js";
 import { duration, shortTokens, tokens } from "../format.js";
 import { kindOf } from "../kinds.js";
 
-export const ROW_HEIGHT = 28;
 // Deeper rows aren't indented further, so that their names stay visible.
 const MAX_INDENT = 16;
 // Token bars below this percentage would look like specks. They are left out.
@@ -19,9 +18,9 @@ const MIN_SHARE = 4;
  */
 
 export class SpanRow {
-  version = -1;
   kind = "";
-  isRunning = false;
+  /** A running span grows. */ isChanging = false;
+  #source;
   #twisty = h("span", { class: "twisty", "aria-hidden": "true" });
   #icon = icon("span");
   #label = h("span", { class: "label" });
@@ -37,17 +36,23 @@ export class SpanRow {
   #barCell = h("span", { class: "cell-bar", "aria-hidden": "true" }, this.#bar);
   // A turn is a row of its own kind, and also the row of a span.
   #cells = h("div", { class: "cells" }, this.#name, this.#tokens, this.#time, this.#barCell);
-  element = h("div", { class: "span-row", role: "treeitem", "data-testid": "span-row" }, this.#cells);
+  #element = h("div", { class: "span-row", role: "treeitem", "data-testid": "span-row" }, this.#cells);
+  elements = [this.#element];
   /** Last value of every attribute and style. @type {Map<string, string>} */ #values = new Map();
 
-  /** @param {RowData} data */
-  show(data) {
-    const { at, kind, start, end, level, descendants } = data;
-    this.isRunning = end === null && start !== null;
-    this.#setStyle(this.element, "top", `${data.position * ROW_HEIGHT}px`);
+  /** @param {(at: number, position: number) => RowData} source returns what the row of a span shows */
+  constructor(source) {
+    this.#source = source;
+  }
+
+  /** @param {number} at @param {number} position */
+  show(at, position) {
+    const data = this.#source(at, position);
+    const { kind, start, end, level, descendants } = data;
+    this.isChanging = end === null && start !== null;
     this.#setAttribute("id", `span-${at}`);
     this.#setAttribute("data-at", String(at));
-    this.#setAttribute("data-status", this.isRunning ? "running" : data.status);
+    this.#setAttribute("data-status", this.isChanging ? "running" : data.status);
     this.#setAttribute("aria-level", String(level + 1));
     this.#setAttribute("aria-posinset", String(data.position + 1));
     this.#setAttribute("aria-setsize", String(data.count));
@@ -111,7 +116,7 @@ export class SpanRow {
       return;
     }
     const endTime = end ?? Math.max(now, to);
-    setText(this.#time, duration(this.isRunning ? Math.max(0, now - start) : endTime - start));
+    setText(this.#time, duration(this.isChanging ? Math.max(0, now - start) : endTime - start));
     const length = Math.max(1, to - from);
     // Clamp here instead of clipping in CSS: 40 clipped cells cost a quarter of the time of a frame.
     const left = Math.max(0, (start - from) / length);
@@ -126,10 +131,10 @@ export class SpanRow {
     if (this.#values.get(name) === (value ?? undefined)) return;
     if (value === null) {
       this.#values.delete(name);
-      this.element.removeAttribute(name);
+      this.#element.removeAttribute(name);
     } else {
       this.#values.set(name, value);
-      this.element.setAttribute(name, value);
+      this.#element.setAttribute(name, value);
     }
   }
 

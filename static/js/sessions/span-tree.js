@@ -2,12 +2,13 @@
 // <span-tree>: the turns and spans of the session as a tree, with search, filters and keyboard navigation.
 import { h, isTyping } from "../dom.js";
 import { duration, pluralize, tokens } from "../format.js";
+import { WindowedList } from "../windowed-list.js";
 import { FlameView } from "./flame-view.js";
 import { LineLoader } from "./line-loader.js";
 import { Minimap } from "./minimap.js";
 import { RowContents } from "./row-source.js";
-import { RowWindow } from "./row-window.js";
 import { filterOf } from "./span-filters.js";
+import { SpanRow } from "./span-row.js";
 import { store } from "./store.js";
 import { TreeToolbar } from "./tree-toolbar.js";
 import { visibleRows } from "./tree.js";
@@ -24,8 +25,17 @@ class SpanTree extends HTMLElement {
   /** @type {ResizeObserver | null} */ #observer = null;
   #contents = new RowContents();
   #lines = new LineLoader(this.dataset.session ?? "");
-  #window = new RowWindow((at, position, now) => this.#rowData(at, position, now));
-  #minimap = new Minimap((share) => this.#window.scrollToTop(Math.floor(share * this.#window.rows.length - this.#window.pageSize / 2)));
+  /** Spans to show, in order. @type {Int32Array} */ #rows = new Int32Array(0);
+  #body = h("div", { role: "presentation" });
+  /** @type {WindowedList<number>} */ #list = new WindowedList({
+    scroller: h("div", { class: "tree-scroll", role: "tree", tabindex: "0", "aria-label": "Spans" }, this.#body),
+    body: this.#body,
+    height: "--row",
+    create: () => new SpanRow((at, position) => this.#rowData(at, position)),
+    keyOf: (at) => at,
+    kindOf: (at) => (store.tree.turn[at] ? "turn" : (store.spans.columns.kind[at] ?? "")),
+  });
+  #minimap = new Minimap((share) => this.#list.scrollToTop(Math.floor(share * this.#rows.length - this.#list.pageSize / 2)));
   #flame = new FlameView({ titleOf: (at) => this.#contents.titleOf(at), onSelect: (at) => store.select(store.spans.key(at)) });
   #skew = h("p", { class: "tree-note", role: "status", "data-testid": "clock-skew", hidden: true });
   #empty = h("div", { class: "empty", hidden: true });
@@ -41,28 +51,26 @@ class SpanTree extends HTMLElement {
     onNextError: () => this.#stepError(1),
     onExpandAll: () => this.#setAll(false),
     onCollapseAll: () => this.#setAll(true),
-    onLeave: () => this.#window.scroller.focus(),
+    onLeave: () => this.#list.scroller.focus(),
   });
 
   connectedCallback() {
-    const { scroller } = this.#window;
+    const { scroller } = this.#list;
     scroller.addEventListener("keydown", this.#onKey);
     scroller.addEventListener("click", this.#onClick);
     document.addEventListener("keydown", this.#onPageKey);
-    this.#observer = new ResizeObserver(() => {
-      this.#toolbar.setScrollbarWidth(scroller.offsetWidth - scroller.clientWidth);
-      this.#window.drawSoon();
-    });
+    this.#observer = new ResizeObserver(() => this.#toolbar.setScrollbarWidth(scroller.offsetWidth - scroller.clientWidth));
     this.#observer.observe(scroller);
+    this.#list.start();
     scroller.addEventListener("scroll", () => this.#drawMinimapView(), { passive: true });
-    this.#window.onDraw = (drawn) => this.#lines.want(this.#contents.spansWithLines(drawn));
+    this.#list.onDraw = (drawn) => this.#lines.want(this.#contents.spansWithLines(drawn));
     this.#toolbar.restore(store.view);
     this.#unsubscribe = [
       store.subscribe("spans", () => this.#update()),
       store.subscribe("selected", () => this.#reveal()),
       store.subscribe("range", () => this.#followRange()),
       store.subscribe("checks", () => this.#update()),
-      store.subscribe("lines", () => this.#window.invalidate()),
+      store.subscribe("lines", () => this.#list.invalidate()),
       store.subscribe("view", () => {
         if (this.#toolbar.restore(store.view)) this.#update();
       }),
@@ -73,7 +81,7 @@ class SpanTree extends HTMLElement {
   disconnectedCallback() {
     for (const unsubscribe of this.#unsubscribe) unsubscribe();
     this.#observer?.disconnect();
-    this.#window.stop();
+    this.#list.stop();
     this.#lines.stop();
     clearInterval(this.#ticker);
     document.removeEventListener("keydown", this.#onPageKey);
@@ -82,13 +90,13 @@ class SpanTree extends HTMLElement {
   #growRunning() {
     if (!store.tree.running) return;
     this.#drawAxis();
-    this.#window.invalidate();
+    this.#list.invalidate();
   }
 
   /** Compute the rows and draw them. */
   #update() {
     if (!store.isLoaded) return;
-    const { scroller } = this.#window;
+    const { scroller } = this.#list;
     if (!scroller.isConnected) {
       this.replaceChildren(this.#toolbar.element, this.#minimap.element, this.#skew, scroller, this.#empty, this.#flame.element);
     }
@@ -102,7 +110,8 @@ class SpanTree extends HTMLElement {
     this.#cursor = store.selected ? store.spans.findKey(store.selected) : -1;
     const filter = this.#filter();
     const isCollapsed = (/** @type {number} */ at) => this.#isCollapsed(at, filter !== null);
-    this.#window.setRows(visibleRows(store.tree, { has: isCollapsed }, filter));
+    this.#rows = visibleRows(store.tree, { has: isCollapsed }, filter);
+    this.#list.setItems(this.#rows);
     this.#toolbar.setErrorCount(store.errorCount);
     this.#toolbar.setMatchCount(this.#toolbar.searchTerm ? `${tokens(this.#findMatches().length)} found` : "");
     this.#showLayout();
@@ -116,8 +125,8 @@ class SpanTree extends HTMLElement {
   /** Show the tree, the flame view, or why there is nothing to show. */
   #showLayout() {
     const isFlame = store.view.layout === "flame";
-    const isEmpty = !isFlame && !this.#window.rows.length;
-    this.#window.scroller.hidden = isFlame || isEmpty;
+    const isEmpty = !isFlame && !this.#rows.length;
+    this.#list.scroller.hidden = isFlame || isEmpty;
     this.#minimap.element.hidden = isFlame || isEmpty;
     this.#toolbar.setColumnsHidden(isFlame || isEmpty);
     this.#flame.element.hidden = !isFlame;
@@ -158,12 +167,13 @@ class SpanTree extends HTMLElement {
     return this.#toolbar.searchTerm ? store.tree.order.filter((at) => this.#isMatch(at)) : new Int32Array(0);
   }
 
-  /** @param {number} at @param {number} position @param {number} now @returns {import("./span-row.js").RowData} */
-  #rowData(at, position, now) {
+  /** @param {number} at @param {number} position @returns {import("./span-row.js").RowData} */
+  #rowData(at, position) {
+    const now = Date.now();
     return {
       ...this.#contents.contentOf(at, now),
       position,
-      count: this.#window.rows.length,
+      count: this.#rows.length,
       isExpanded: !this.#isCollapsed(at, this.#toolbar.hasFilter),
       isSelected: at === this.#cursor,
       isMatch: Boolean(this.#toolbar.searchTerm) && this.#isMatch(at),
@@ -197,44 +207,45 @@ class SpanTree extends HTMLElement {
       const tone = store.statusOf(at) === "error" ? "error" : this.#contents.isCompaction(at) ? "compaction" : "";
       return { tokens: kind[at] === "trace" ? null : (used[at] ?? null), tone };
     };
-    this.#minimap.show(this.#window.rows, rowOf, store.windowTokens);
+    this.#minimap.show(this.#rows, rowOf, store.windowTokens);
     this.#drawMinimapView();
   }
 
   #drawMinimapView() {
-    const { scrollTop, clientHeight, scrollHeight } = this.#window.scroller;
+    const { scrollTop, clientHeight, scrollHeight } = this.#list.scroller;
     this.#minimap.setView(scrollTop / Math.max(1, scrollHeight), Math.min(1, (scrollTop + clientHeight) / Math.max(1, scrollHeight)));
   }
 
   /** Follow the timeline's zoom: redraw the bars, and scroll to the range unless one of its spans is visible. */
   #followRange() {
     this.#drawAxis();
-    this.#window.invalidate();
+    this.#list.invalidate();
     if (!store.range) return;
     const [from, to] = store.range;
     const { start } = store.spans.columns;
     const isInRange = (/** @type {number} */ at) => (start[at] ?? -1) >= from && (start[at] ?? -1) < to;
-    const first = this.#window.visible.some(isInRange) ? -1 : this.#window.rows.findIndex(isInRange);
-    if (first >= 0) this.#window.scrollToTop(first - 1);
+    const hasVisible = this.#rows.subarray(...this.#list.visible).some(isInRange);
+    const first = hasVisible ? -1 : this.#rows.findIndex(isInRange);
+    if (first >= 0) this.#list.scrollToTop(first - 1);
   }
 
   /** Expand the ancestors of the selected span and scroll to it. */
   #reveal() {
     const at = store.spans.findKey(store.selected);
     this.#cursor = at;
-    const { scroller } = this.#window;
+    const { scroller } = this.#list;
     if (at >= 0) {
       // The page opens on a compaction and shows its steps.
       if (store.selectedBy === "page" && this.#isCollapsed(at, this.#toolbar.hasFilter)) this.#toggle(at);
       this.#expandAncestors(at);
-      const isHidden = this.#toolbar.hasFilter && this.#window.rows.indexOf(at) < 0;
+      const isHidden = this.#toolbar.hasFilter && this.#rows.indexOf(at) < 0;
       if (isHidden && store.selectedBy === "reader") this.#toolbar.clearFilter();
-      this.#window.scrollIntoView(this.#window.rows.indexOf(at));
+      this.#list.scrollIntoView(this.#rows.indexOf(at));
       scroller.setAttribute("aria-activedescendant", `span-${at}`);
     } else scroller.removeAttribute("aria-activedescendant");
     this.#drawAxis();
     if (store.view.layout === "flame") this.#flame.show(at);
-    this.#window.redraw();
+    this.#list.redraw();
   }
 
   /** @param {number} at */
@@ -257,7 +268,7 @@ class SpanTree extends HTMLElement {
 
   /** @param {number} position */
   #selectRow(position) {
-    const { rows } = this.#window;
+    const rows = this.#rows;
     const at = rows[Math.max(0, Math.min(rows.length - 1, position))];
     if (at !== undefined) store.select(store.spans.key(at));
   }
@@ -276,7 +287,7 @@ class SpanTree extends HTMLElement {
     this.#toggled = new Set(parents.filter((at) => isCollapsed !== (turn[at] ?? 0) > 0));
     this.#collapsedMatches = new Set(isCollapsed ? parents : []);
     this.#update();
-    if (isCollapsed) this.#window.scrollToTop(0);
+    if (isCollapsed) this.#list.scrollToTop(0);
   }
 
   /** @param {number} step */
@@ -307,7 +318,8 @@ class SpanTree extends HTMLElement {
 
   #onKey = (/** @type {KeyboardEvent} */ event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const { rows, pageSize } = this.#window;
+    const { pageSize } = this.#list;
+    const rows = this.#rows;
     const position = rows.indexOf(this.#cursor);
     if (event.key === "ArrowDown" || event.key === "j") this.#selectRow(position + 1);
     else if (event.key === "ArrowUp" || event.key === "k") this.#selectRow(Math.max(0, position - 1));
@@ -347,7 +359,7 @@ class SpanTree extends HTMLElement {
       this.#toolbar.focus();
     } else if (!isTyping(event) && !event.ctrlKey && !event.metaKey && !event.altKey) {
       if (event.key.toLowerCase() === "e") this.#stepError(event.shiftKey ? -1 : 1);
-      else if ((event.key === "j" || event.key === "k") && event.target !== this.#window.scroller) this.#onKey(event);
+      else if ((event.key === "j" || event.key === "k") && event.target !== this.#list.scroller) this.#onKey(event);
     }
   };
 
