@@ -15,6 +15,8 @@ from compact.cli.parser import build_parser
 from compact.config.settings import SETTINGS
 from docs.pages import ROOT, program
 
+from tools import figures_page
+
 CLIENT = (ROOT / "compact_client" / "README.md").read_text()
 OBSERVABILITY = (ROOT / "docs" / "OBSERVABILITY.md").read_text()
 EVENT_NAMES = {event.name for event in events.CATALOG}
@@ -179,3 +181,8 @@ def test_tour_is_short_and_links_every_decision() -> None:
 def test_decision_has_its_date(record: Path) -> None:
     """A record starts with its title and the day of the decision."""
     assert re.match(r"# [^\n]+\n\nDecided on 20\d\d-\d\d-\d\d[,.]", record.read_text())
+
+
+def test_every_figure_is_documented() -> None:
+    """`python -m tools.figures_page` writes the page from the table of figures."""
+    assert figures_page.PAGE.read_text() == figures_page.page()

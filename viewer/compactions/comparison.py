@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from ingest.models import Session
+from ingest.storage.figures.table import BY_NAME, Figure, Page, figures_on
 from viewer.compactions.ledger import Entry, Ledger, match_entries
 from viewer.numbers import format_counts
 from viewer.sessions.checks import Check
@@ -49,10 +51,11 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class ComparedFigure:
     """One row of the table. `better` is the better side, if that can be said."""
 
     label: str
+    definition: str
     a: float | None
     b: float | None
     unit: str  # tokens, percent, ms, count
@@ -97,7 +100,7 @@ def compare_messages(a: Ledger, b: Ledger) -> MessageComparison:
 class Comparison:
     a: Side
     b: Side
-    figures: list[Figure]
+    figures: list[ComparedFigure]
     steps: list[tuple[Check | None, Check | None]]
     policy: list[tuple[str, object, object]]
 
@@ -127,38 +130,48 @@ def _policy(side: Side) -> dict[str, object]:
     return dict(check.policy) if check else {}
 
 
-def session_figures(a: Side, b: Side) -> list[Figure]:
-    one, other = a.session, b.session
+def session_figures(a: Side, b: Side) -> list[ComparedFigure]:
     return [
-        _figure("Turns", one.turn_count, other.turn_count, "count"),
-        _figure("Compactions", one.compaction_count, other.compaction_count, "count", "less"),
-        _figure("Failed compactions", a.failed_count, b.failed_count, "count", "less"),
-        _figure("Fallbacks", one.fallback_count, other.fallback_count, "count", "less"),
-        _figure("Peak tokens", one.peak_tokens, other.peak_tokens, "tokens", "less"),
-        _figure("Current tokens", one.last_tokens, other.last_tokens, "tokens"),
-        _figure("Tokens freed", a.freed_tokens, b.freed_tokens, "tokens", "more"),
-        _figure("Messages removed", a.pruned_count, b.pruned_count, "count"),
-        _facts_figure(one, other),
-        _figure("Errors", one.error_count, other.error_count, "count", "less"),
-        _figure("Time spent compacting", a.compaction_ms, b.compaction_ms, "ms", "less"),
+        _facts_figure(a.session, b.session)
+        if figure.name == "facts"
+        else _compare(figure, _value(figure, a), _value(figure, b))
+        for figure in figures_on(Page.COMPARISON)
     ]
 
 
-def compaction_figures(one: Check, other: Check) -> list[Figure]:
+# Figures that are not stored with a session.
+_OF_CHECKS: dict[str, Callable[[Side], float]] = {
+    "failed_compactions": lambda side: side.failed_count,
+    "tokens_freed": lambda side: side.freed_tokens,
+    "messages_removed": lambda side: side.pruned_count,
+    "compaction_ms": lambda side: side.compaction_ms,
+}
+
+
+def _value(figure: Figure, side: Side) -> float:
+    value: float = getattr(side.session, figure.column) if figure.column else _OF_CHECKS[figure.name](side)
+    return value
+
+
+def compaction_figures(one: Check, other: Check) -> list[ComparedFigure]:
     return [
         _figure("Tokens before", one.before, other.before, "tokens"),
         _figure("Tokens after", one.after, other.after, "tokens", "less"),
-        _figure("Messages removed", one.pruned_count, other.pruned_count, "count"),
+        _compare(BY_NAME["messages_removed"], one.pruned_count, other.pruned_count),
         _facts_figure(one, other),
         _figure("Failed attempts", len(one.errors), len(other.errors), "count", "less"),
         _figure("Duration", one.duration_ms, other.duration_ms, "ms", "less"),
     ]
 
 
-def _facts_figure(one: Session | Check, other: Session | Check) -> Figure:
+def _facts_figure(one: Session | Check, other: Session | Check) -> ComparedFigure:
     """Compare the shares, and show the counts."""
-    figure = _figure("Facts kept", _share(one), _share(other), "percent", "more")
+    figure = _compare(BY_NAME["facts"], _share(one), _share(other))
     return replace(figure, text_a=_kept_of_total(one), text_b=_kept_of_total(other))
+
+
+def _compare(figure: Figure, a: float | None, b: float | None) -> ComparedFigure:
+    return replace(_figure(figure.label, a, b, figure.unit, figure.better), definition=figure.definition)
 
 
 def _kept_of_total(counted: Session | Check) -> str:
@@ -169,8 +182,8 @@ def _share(counted: Session | Check) -> float | None:
     return (counted.facts_kept or 0) / counted.facts_total if counted.facts_total else None
 
 
-def _figure(label: str, a: float | None, b: float | None, unit: str, preference: str = "") -> Figure:
+def _figure(label: str, a: float | None, b: float | None, unit: str, preference: str = "") -> ComparedFigure:
     better = ""
     if preference and a is not None and b is not None and a != b:
         better = "a" if (a < b) == (preference == "less") else "b"
-    return Figure(label, a, b, unit, better)
+    return ComparedFigure(label, "", a, b, unit, better)

@@ -15,14 +15,15 @@ from django.db import connection
 
 from ingest.decoding.facts import FactCount
 from ingest.models import Session
+from ingest.storage.figures.table import TROUBLES, Figure, Page, figures_on
 from ingest.storage.payloads import DATA, decode_data
-from viewer.numbers import format_count, format_share, to_count
+from viewer.numbers import format_count, format_counts, to_count
 from viewer.sessions import session_list
 from viewer.sessions.queries import split_name
 from viewer.trends import periods, queries
 from viewer.trends.charts import spark_bars, sparkline
 from viewer.trends.periods import Period
-from viewer.trends.queries import SessionFigures
+from viewer.trends.queries import Figures, SessionFigures
 
 _MAX_ITEMS = 6
 _PER_METRIC = 12
@@ -32,7 +33,7 @@ _LONG_RANGES = {"7d", "30d"}
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class HomeFigure:
     """A figure above the list, with its explanation, its last 24 hours and the filter that leads to its sessions."""
 
     name: str
@@ -55,7 +56,7 @@ def period_of(range_name: str, now: datetime) -> Period:
     return periods.last(period_name(range_name), now)
 
 
-def figures(projects: Iterable[int], range_name: str, now: datetime) -> list[Figure]:
+def figures(projects: Iterable[int], range_name: str, now: datetime) -> list[HomeFigure]:
     """Return the figures of a range. Running sessions are those of now."""
     projects = list(projects)
     stats = session_list.session_stats(projects)
@@ -63,79 +64,54 @@ def figures(projects: Iterable[int], range_name: str, now: datetime) -> list[Fig
     whole = queries.whole(queries.series(projects, period), period)
     recent = whole if period == day else queries.whole(queries.series(projects, day), day)
     total = whole.total
-    share = f" ({format_share(total['facts_kept'], total['facts_total'])})" if total["facts_total"] else ""
     suffix = f"&range={range_name}" if range_name else ""
-
-    def figure(
-        name: str, label: str, value: str, explanation: str, state: str, tone: str = "", note: str = ""
-    ) -> Figure:
-        return Figure(
-            name=name,
-            label=label,
-            value=value,
-            explanation=explanation,
-            query=f"state={state}{'' if name == 'running' else suffix}",
-            spark=_active(projects, day) if name == "running" else sparkline(recent.points, name),
-            spark_label=_SPARK_LABELS[name],
-            tone=tone,
-            note=note,
-        )
-
-    near = format_count(stats.near, "session") + " near the limit" if stats.near else ""
-    is_lossy = FactCount(total["facts_total"], total["facts_kept"]).is_lossy
     return [
-        figure("running", "Running", f"{stats.running:,}", "Sessions with open spans now", "running"),
-        figure(
-            "compactions",
-            "Compactions",
-            f"{total['compactions']:,}",
-            "Compactions that agents ran, not those of model providers",
-            "compacted",
-        ),
-        figure(
-            "facts",
-            "Facts kept",
-            f"{total['facts_kept']:,} of {total['facts_total']:,}{share}" if total["facts_total"] else "–",
-            "Facts of removed messages still in the prompt",
-            "lossy",
-            "warn" if is_lossy else "",
-        ),
-        figure(
-            "fallbacks",
-            "Fallbacks",
-            f"{total['fallbacks']:,}",
-            "Summaries that failed and used a simpler method",
-            "fallback",
-            "warn" if total["fallbacks"] else "",
-        ),
-        figure(
-            "overflows",
-            "Overflows",
-            f"{total['overflows']:,}",
-            "Prompts that a provider rejected as too long",
-            "overflow",
-            "warn" if total["overflows"] else "",
-            near,
-        ),
-        figure(
-            "errors",
-            "Errors",
-            f"{total['errors']:,}",
-            "Failed tool calls, model calls and other spans, without fallbacks",
-            "errors",
-            "bad" if total["errors"] else "",
-        ),
+        _running_figure(stats.running, _active(projects, day), figure)
+        if figure.name == "running"
+        else HomeFigure(
+            name=figure.name,
+            label=figure.label,
+            value=_value(figure, total),
+            explanation=figure.definition,
+            query=f"state={figure.state}{suffix}",
+            spark=sparkline(recent.points, figure),
+            spark_label=f"{_SPARK_LABELS.get(figure.name, figure.label)} in each of the last {_HOURS} hours",
+            tone=_tone(figure, total),
+            note=_near_limit(stats.near) if figure.name == "overflows" else "",
+        )
+        for figure in figures_on(Page.HOME)
     ]
 
 
-_SPARK_LABELS = {
-    "running": "Sessions active in each of the last 24 hours",
-    "compactions": "Compactions in each of the last 24 hours",
-    "facts": "Facts lost in each of the last 24 hours",
-    "fallbacks": "Fallbacks in each of the last 24 hours",
-    "overflows": "Overflows in each of the last 24 hours",
-    "errors": "Errors in each of the last 24 hours",
-}
+_SPARK_LABELS = {"facts": "Facts lost"}
+
+
+def _running_figure(count: int, spark: list[tuple[float, float, float]], figure: Figure) -> HomeFigure:
+    return HomeFigure(
+        name=figure.name,
+        label=figure.label,
+        value=f"{count:,}",
+        explanation=figure.definition,
+        query=f"state={figure.state}",
+        spark=spark,
+        spark_label=f"Sessions active in each of the last {_HOURS} hours",
+    )
+
+
+def _value(figure: Figure, total: Figures) -> str:
+    if figure.name != "facts":
+        return f"{total[figure.hourly]:,}"
+    return format_counts(total["facts_total"], total["facts_kept"]) if total["facts_total"] else "–"
+
+
+def _tone(figure: Figure, total: Figures) -> str:
+    if figure.name == "facts":
+        return "warn" if FactCount(total["facts_total"], total["facts_kept"]).is_lossy else ""
+    return figure.tone if total[figure.hourly] else ""
+
+
+def _near_limit(count: int) -> str:
+    return f"{format_count(count, 'session')} near the limit" if count else ""
 
 
 def _active(projects: list[int], day: Period) -> list[tuple[float, float, float]]:
@@ -182,22 +158,24 @@ def attention(projects: Iterable[int], range_name: str, now: datetime) -> list[A
         item.reasons.append(_loss(row, turns.get(row.session.session_key)))
         item.span = row.session.worst_check or ""
         item.weight += 1_000 + row.figures.facts_lost
-    for row in worst["errors"]:
-        item = _item(items, row.session)
-        item.reasons.append(f"had {format_count(row.figures['errors'], 'error')}")
-        item.is_failure = True
-        item.weight += 500 + row.figures["errors"]
-    for metric, text in (("overflows", "overflowed its context"), ("fallbacks", "used a fallback")):
-        for row in worst[metric]:
-            count = row.figures[metric]
+    # The worst trouble is the last one of the table.
+    for figure in reversed(TROUBLES):
+        for row in worst[figure.name]:
+            count = row.figures[figure.hourly]
             item = _item(items, row.session)
-            item.reasons.append(text if count == 1 else f"{text} {count:,} times")
-            item.weight += 100 + count
+            item.reasons.append(_reason(figure, count))
+            item.is_failure |= figure.tone == "bad"
+            item.weight += (500 if figure.tone == "bad" else 100) + count
     return sorted(items.values(), key=lambda item: (-item.weight, item.session.session_id))[:_MAX_ITEMS]
 
 
 def _item(items: dict[UUID, AttentionItem], session: Session) -> AttentionItem:
     return items.setdefault(session.session_key, AttentionItem(session))
+
+
+def _reason(figure: Figure, count: int) -> str:
+    once, often = figure.trouble or ("", "")
+    return once if count == 1 else often.format(count=count)
 
 
 def _loss(row: SessionFigures, turn: int | None) -> str:

@@ -17,6 +17,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 
 from ingest.models import Project, Session
+from ingest.storage.figures.table import Page, figures_on
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.accounts.snippets import connection
@@ -90,7 +91,9 @@ def _list_context(
         "connection": connection(request),
         "ranges": list(_RANGE_LABELS.items()),
         "columns": _columns(request, filters),
-        "hidden_columns": [name for name in request.GET.get("hide", "").split(",") if name in _COLUMN_NAMES],
+        "hidden_columns": [
+            name for name in request.GET.get("hide", "").split(",") if name in {*_COLUMN_NAMES.values(), "tags"}
+        ],
         "other_parameters": [(name, request.GET[name]) for name in ("sort", "hide") if request.GET.get(name)],
     }
 
@@ -141,19 +144,8 @@ def _label_menus(
 
 
 _RANGE_LABELS = {"1h": "hour", "24h": "24 hours", "7d": "7 days", "30d": "30 days"}
-_COLUMNS = (
-    ("model", "Model", ""),
-    ("tags", "Tags", ""),
-    ("turns", "Turns", "turns"),
-    ("compactions", "Compactions", "compactions"),
-    ("use", "Peak usage", "peak"),
-    ("facts", "Facts kept", "facts"),
-    ("errors", "Errors", "errors"),
-    ("cost", "Cost", ""),
-    ("spans", "Spans", "spans"),
-    ("last", "Last event", ""),
-)
-_COLUMN_NAMES = {name for name, _, _ in _COLUMNS}
+# The names of two columns in addresses and style sheets differ from those of their figures.
+_COLUMN_NAMES = {figure.name: figure.name for figure in figures_on(Page.LIST)} | {"peak": "use", "last_at": "last"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +154,7 @@ class Column:
 
     name: str
     label: str
+    definition: str
     href: str
     order: str  # the value of aria-sort
 
@@ -172,10 +165,13 @@ class Column:
 
 def _columns(request: HttpRequest, filters: session_list.SessionFilter) -> list[Column]:
     columns = []
-    for name, label, sort in _COLUMNS:
+    for figure in figures_on(Page.LIST):
+        sort = figure.name if figure.order else ""
         order = {sort: "ascending", f"-{sort}": "descending"}.get(filters.sort, "") if sort else ""
         href = _address(request, sort=sort if order == "descending" else f"-{sort}", before=None) if sort else ""
-        columns.append(Column(name, label, href, order))
+        columns.append(Column(_COLUMN_NAMES[figure.name], figure.label, figure.definition, href, order))
+        if figure.name == "model":
+            columns.append(Column("tags", "Tags", "Labels from the metadata of traces.", "", ""))
     return columns
 
 

@@ -13,10 +13,14 @@ from rest_framework import serializers
 from ingest.decoding.facts import FactCount
 from ingest.decoding.labels import LABEL_KEYS
 from ingest.models import Session
+from ingest.storage.figures.table import STORED
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_check, describe_span
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import hidden_fields
+
+_FIGURES = {figure.column: figure.definition for figure in STORED if figure.label}
+"""The columns of figures that pages show, with their definitions."""
 
 
 class SessionSerializer(serializers.ModelSerializer[Session]):
@@ -35,25 +39,10 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
             "project_id",
             "seq",
             "created_at",
-            "first_at",
-            "last_at",
-            "span_count",
-            "running_count",
             "is_running",
-            "error_count",
-            "turn_count",
-            "check_count",
-            "compaction_count",
-            "fallback_count",
-            "model",
-            "peak_tokens",
-            "window_tokens",
-            "trigger_tokens",
-            "last_tokens",
-            "facts_total",
-            "facts_kept",
-            "worst_retention",
+            *_FIGURES,
         ]
+        extra_kwargs = {column: {"help_text": definition} for column, definition in _FIGURES.items()}
 
     def get_is_running(self, session: Session) -> bool:
         return session.running_count > 0

@@ -17,6 +17,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from ingest.models import IS_LOSSY, IS_NEAR_LIMIT, Session, Trace, trace_key
+from ingest.storage.figures.table import FIGURES, STORED
 from viewer.models import Bookmark
 from viewer.sessions import labels
 from viewer.visibility.public_parts import Visibility, public_name
@@ -26,12 +27,8 @@ PAGE_SIZE = 50
 _STATS_SESSIONS = 1_000
 STATES: dict[str, Q] = {
     "near": IS_NEAR_LIMIT,
-    "running": Q(running_count__gt=0),
-    "compacted": Q(compaction_count__gt=0),
-    "errors": Q(error_count__gt=0),
-    "fallback": Q(fallback_count__gt=0),
-    "overflow": Q(overflow_count__gt=0),
     "lossy": IS_LOSSY,
+    **{figure.state: Q(**{f"{figure.column}__gt": 0}) for figure in STORED if figure.state},
 }
 
 
@@ -41,14 +38,7 @@ RANGES = {
     "7d": timedelta(days=7),
     "30d": timedelta(days=30),
 }
-SORTS = {
-    "turns": "turn_count",
-    "compactions": "compaction_count",
-    "peak": "peak_tokens",
-    "facts": "worst_lost",
-    "errors": "error_count",
-    "spans": "span_count",
-}
+SORTS = {figure.name: figure.order for figure in FIGURES if figure.order}
 """Columns that the list can be sorted by, besides the order of receipt. `-` in front means descending."""
 # A search for a part of an id reads that many of the newest sessions, so that it costs the same in a larger project.
 SEARCHED_SESSIONS = 20_000

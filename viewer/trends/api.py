@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ingest.models import Project
+from ingest.storage.figures.table import BY_NAME, HOURLY
 from ingest.storage.figures.trends import COUNTS
 from viewer.accounts import access
 from viewer.rest import BadFilter, ReadView, number_of, query_parameter
@@ -20,50 +21,38 @@ from viewer.templatetags.ariadne import session_url
 from viewer.trends import periods, queries
 from viewer.trends.queries import Figures, Series, SessionFigures
 
-
-class FiguresSerializer(serializers.Serializer[Figures]):
-    """Sums of some hours."""
-
-    compactions = serializers.IntegerField()
-    tokens_freed = serializers.IntegerField()
-    cache_lost_tokens = serializers.IntegerField()
-    facts_total = serializers.IntegerField()
-    facts_kept = serializers.IntegerField()
-    fallbacks = serializers.IntegerField()
-    overflows = serializers.IntegerField()
-    errors = serializers.IntegerField(  # type: ignore[assignment]
-        help_text="Failed spans, without summaries that used a fallback."
-    )
-    cost_usd = serializers.FloatField(allow_null=True)
-
-
-class TotalSerializer(FiguresSerializer):
-    """Sums of a period, with the distribution of facts."""
-
-    facts_kept_p50 = serializers.FloatField(allow_null=True, help_text="Share kept by the median compaction, 0 to 1.")
-    facts_kept_worst = serializers.FloatField(allow_null=True, help_text="Lowest share kept by a compaction.")
-
-
-class PointSerializer(TotalSerializer):
-    """Sums of one bucket."""
-
-    at = serializers.DateTimeField()
-
-
-class SeriesSerializer(serializers.Serializer[Series]):
-    """The figures of one model or project."""
-
-    key = serializers.CharField(help_text="The model, or the slug of the project.")
-    points = PointSerializer(many=True)
-    total = TotalSerializer()
-
-
-class TrendSessionSerializer(FiguresSerializer):
-    """A session behind a point. The cost is that of the whole session."""
-
-    id = serializers.CharField()
-    key = serializers.UUIDField()
-    url = serializers.CharField()
+Fields = dict[str, serializers.Field[Any, Any, Any, Any]]
+_SUMS: Fields = {
+    **{figure.hourly: serializers.IntegerField(help_text=figure.definition) for figure in HOURLY},
+    "cost_usd": serializers.FloatField(allow_null=True, help_text=BY_NAME["cost"].definition),
+}
+_SHARES: Fields = {
+    name: serializers.FloatField(allow_null=True, help_text=f"{BY_NAME[name].definition} From 0 to 1.")
+    for name in ("facts_kept_p50", "facts_kept_worst")
+}
+_TOTAL = inline_serializer("Total", {**_SUMS, **_SHARES})
+_POINTS = inline_serializer("Point", {**_SUMS, **_SHARES, "at": serializers.DateTimeField()}, many=True)
+_SERIES = inline_serializer(
+    "Series",
+    {
+        "key": serializers.CharField(help_text="The model, or the slug of the project."),
+        "points": _POINTS,
+        "total": _TOTAL,
+    },
+    many=True,
+    help_text="Empty without `group`.",
+)
+_SESSIONS = inline_serializer(
+    "TrendSession",
+    {
+        **_SUMS,
+        "cost_usd": serializers.FloatField(allow_null=True, help_text="Cost of the whole session."),
+        "id": serializers.CharField(),
+        "key": serializers.UUIDField(),
+        "url": serializers.CharField(),
+    },
+    many=True,
+)
 
 
 _PARAMETERS = [
@@ -94,9 +83,9 @@ class Trends(ReadView):
                 "until": serializers.DateTimeField(),
                 "bucket_hours": serializers.IntegerField(),
                 "models": serializers.ListField(child=serializers.CharField()),
-                "points": PointSerializer(many=True),
-                "total": TotalSerializer(),
-                "series": SeriesSerializer(many=True, help_text="Empty without `group`."),
+                "points": _POINTS,
+                "total": _TOTAL,
+                "series": _SERIES,
             },
         ),
     )
@@ -138,7 +127,7 @@ class TrendSessions(ReadView):
             query_parameter("metric", f"One of {', '.join(queries.METRICS)} or cost."),
             query_parameter("limit", f"At most {queries.MAX_SESSIONS}.", OpenApiTypes.INT),
         ],
-        responses=inline_serializer("TrendSessionPage", {"results": TrendSessionSerializer(many=True)}),
+        responses=inline_serializer("TrendSessionPage", {"results": _SESSIONS}),
     )
     def get(self, request: Request) -> Response:
         projects = requested_projects(request)

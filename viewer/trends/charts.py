@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import TypedDict
 from urllib.parse import urlencode
 
+from ingest.storage.figures.table import Figure, Page, figures_on
 from viewer.costs.amounts import format_usd
 from viewer.numbers import format_counts, format_percent, format_short
 from viewer.trends.periods import Period
@@ -57,18 +58,6 @@ class Chart:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    name: str
-    title: str
-    unit: str
-    explanation: str
-    value: Callable[[Figures], float]
-    format: Callable[[float], str]
-    tone: str = ""
-    note: str = ""
-
-
 def _count(value: float) -> str:
     return f"{value:,.0f}"
 
@@ -77,81 +66,22 @@ def _usd(value: float) -> str:
     return format_usd(Decimal(value).quantize(Decimal("0.000001")))
 
 
-KINDS = (
-    _Kind(
-        "compactions",
-        "Compactions",
-        "compactions per {bucket}",
-        "Times that messages left a prompt. Compactions that a provider makes on its own side are not counted.",
-        lambda figures: figures["compactions"],
-        _count,
-        note="run by agents",
-    ),
-    _Kind(
-        "tokens_freed",
-        "Tokens freed",
-        "tokens per {bucket}",
-        "Tokens that compactions removed from prompts.",
-        lambda figures: figures["tokens_freed"],
-        format_short,
-    ),
-    _Kind(
-        "fallbacks",
-        "Fallbacks",
-        "fallbacks per {bucket}",
-        "Summaries that failed, so that a simpler method was used.",
-        lambda figures: figures["fallbacks"],
-        _count,
-        "warn",
-    ),
-    _Kind(
-        "overflows",
-        "Overflows",
-        "overflows per {bucket}",
-        "Prompts that a provider rejected as too long.",
-        lambda figures: figures["overflows"],
-        _count,
-        "warn",
-    ),
-    _Kind(
-        "errors",
-        "Errors",
-        "failed spans per {bucket}",
-        "Failed tool calls, model calls and other spans. Summaries that used a fallback count as fallbacks.",
-        lambda figures: figures["errors"],
-        _count,
-        "bad",
-    ),
-    _Kind(
-        "cache_lost",
-        "Cache lost",
-        "tokens per {bucket}",
-        "Cached prompt tokens that compactions invalidated. What is still in the prompt is sent again uncached.",
-        lambda figures: figures["cache_lost_tokens"],
-        format_short,
-    ),
-    _Kind(
-        "cost",
-        "Cost",
-        "US dollars per {bucket}",
-        "Model calls at published prices or the project's own. Calls of models without a price are not included.",
-        lambda figures: float(figures.cost_usd or 0),
-        _usd,
-    ),
-)
+_FORMATS: dict[str, Callable[[float], str]] = {"count": _count, "tokens": format_short, "usd": _usd}
+_UNITS = {"tokens": "tokens", "usd": "US dollars"}
 
 
 def charts(series: Series, period: Period, query: dict[str, str], selected: datetime | None = None) -> list[Chart]:
     """Return all charts of a period. `query` is the query string of the page, to which bars add their time."""
     axis = _Axis(period, query, selected)
-    first, second, *others = (_bar_chart(kind, series, period, axis) for kind in KINDS)
-    return [first, second, _facts_chart(series, axis), *others]
+    return [
+        _facts_chart(figure, series, axis) if figure.name == "facts" else _bar_chart(figure, series, period, axis)
+        for figure in figures_on(Page.TRENDS)
+    ]
 
 
-def sparkline(points: Sequence[Figures], name: str) -> list[tuple[float, float, float]]:
+def sparkline(points: Sequence[Figures], figure: Figure) -> list[tuple[float, float, float]]:
     """Return the bars of a small chart as x, y and height in percent. That of facts shows the lost ones."""
-    value = next((kind.value for kind in KINDS if kind.name == name), None)
-    return spark_bars([value(point) if value else point.facts_lost for point in points])
+    return spark_bars([point.value(figure) for point in points])
 
 
 def spark_bars(values: Sequence[float]) -> list[tuple[float, float, float]]:
@@ -196,31 +126,31 @@ class _Axis:
         )
 
 
-def _bar_chart(kind: _Kind, series: Series, period: Period, axis: _Axis) -> Chart:
-    values = [kind.value(point) for point in series.points]
+def _bar_chart(figure: Figure, series: Series, period: Period, axis: _Axis) -> Chart:
+    format_value = _FORMATS[figure.unit]
+    values = [point.value(figure) for point in series.points]
     top = _round_up(max(values, default=0))
     middle = top / 2
     return Chart(
-        name=kind.name,
-        title=kind.title,
-        unit=kind.unit.format(bucket=period.bucket_label),
-        explanation=kind.explanation,
-        total=kind.format(kind.value(series.total)),
+        name=figure.name,
+        title=figure.label,
+        unit=f"{_UNITS.get(figure.unit) or figure.label.lower()} per {period.bucket_label}",
+        explanation=figure.definition,
+        total=format_value(series.total.value(figure)),
         bars=[
-            axis.bar(number, kind.name, kind.format(value), top=value / top * 100)
+            axis.bar(number, figure.name, format_value(value), top=value / top * 100)
             for number, value in enumerate(values)
             if value
         ],
-        max_label=kind.format(top),
+        max_label=format_value(top),
         # Half a compaction has no label.
-        middle_label=kind.format(middle) if kind.format is _usd or middle.is_integer() else "",
+        middle_label=format_value(middle) if figure.unit == "usd" or middle.is_integer() else "",
         ticks=axis.ticks,
-        tone=kind.tone if any(values) else "",
-        note=kind.note,
+        tone=figure.tone if any(values) else "",
     )
 
 
-def _facts_chart(series: Series, axis: _Axis) -> Chart:
+def _facts_chart(figure: Figure, series: Series, axis: _Axis) -> Chart:
     """Draw a bar from the worst compaction to the median one, with a mark at the median."""
     bars = []
     for number, point in enumerate(series.points):
@@ -229,15 +159,14 @@ def _facts_chart(series: Series, axis: _Axis) -> Chart:
             continue
         counts = format_counts(point["facts_total"], point["facts_kept"])
         value = f"{counts}, median {format_percent(median)}, worst {format_percent(worst)}"
-        bars.append(axis.bar(number, "facts", value, bottom=worst * 100, top=median * 100, mark=median * 100))
+        bars.append(axis.bar(number, figure.name, value, bottom=worst * 100, top=median * 100, mark=median * 100))
     total = series.total
     return Chart(
-        name="facts",
-        title="Facts kept",
+        name=figure.name,
+        title=figure.label,
         unit="share of facts",
         note="median and worst compaction",
-        explanation="Facts of removed messages that are still in the prompt. The mark is the median compaction. "
-        "The bar ends at the worst one.",
+        explanation=f"{figure.definition} The mark is the median compaction. The bar ends at the worst one.",
         total=format_counts(total["facts_total"], total["facts_kept"]) if total["facts_total"] else "–",
         bars=bars,
         max_label="100%",

@@ -9,6 +9,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponseBase, QueryDict
 from django.utils import timezone
 
+from ingest.storage.figures.table import BY_NAME, Page, figures_on
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.page_frame import current_project
@@ -16,6 +17,16 @@ from viewer.page_response import send_page
 from viewer.rest import BadFilter
 from viewer.trends import charts, periods, queries
 from viewer.trends.periods import Period
+
+_SESSION_COLUMNS = [figure for figure in figures_on(Page.TRENDS) if figure.unit != "usd"]
+_FACTS = _SESSION_COLUMNS.index(BY_NAME["facts"]) + 1
+# Costs belong to the model of each call, which is not always the one that a session counts under.
+_MODEL_COLUMNS = [
+    *_SESSION_COLUMNS[:_FACTS],
+    BY_NAME["facts_kept_p50"],
+    BY_NAME["facts_kept_worst"],
+    *_SESSION_COLUMNS[_FACTS:],
+]
 
 
 @access.requires(Right.SESSIONS)
@@ -60,6 +71,8 @@ def _figures(parameters: QueryDict, projects: list[int], period: Period) -> dict
         "models": [name for name in queries.models(projects, period) if name],
         "charts": charts.charts(whole, period, query, point["since"] if point else None),
         "total": whole.total,
+        "columns": _MODEL_COLUMNS,
+        "session_columns": _SESSION_COLUMNS,
         "has_figures": any(
             (whole.total["compactions"], whole.total["errors"], whole.total["fallbacks"], whole.total.cost_usd)
         ),

@@ -20,6 +20,7 @@ from django.db.models import F, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
 
 from ingest.models import Activity, Session, Trend, Usage
+from ingest.storage.figures.table import BY_NAME, TROUBLES, Figure, Page, figures_on
 from ingest.storage.figures.trends import COUNTS
 from viewer.costs.amounts import Cost
 from viewer.costs.queries import costs_over_time, session_costs
@@ -51,6 +52,12 @@ class Figures:
             cost_usd=sum(costs, Decimal(0)) if costs else None,
             shares=[*map(sum, zip(*(part.shares for part in parts if part.shares), strict=True))],
         )
+
+    def value(self, figure: Figure) -> float:
+        """Return the height of a bar. That of facts shows the lost ones."""
+        if figure.name == "facts":
+            return self.facts_lost
+        return float(self.cost_usd or 0) if figure.name == "cost" else self[figure.hourly]
 
     @property
     def facts_lost(self) -> int:
@@ -150,18 +157,13 @@ class SessionFigures:
     figures: Figures
     cost: Cost | None = None
 
-    def value(self, metric: str) -> int:
-        return self.figures.facts_lost if metric == "facts" else self.figures[metric]
+    def value(self, metric: str) -> float:
+        return self.figures.value(BY_NAME[metric])
 
 
 METRICS = {
-    "compactions": F("sum_compactions"),
-    "tokens_freed": F("sum_tokens_freed"),
+    **{figure.name: F(f"sum_{figure.hourly}") for figure in figures_on(Page.TRENDS) if figure.hourly},
     "facts": F("sum_facts_total") - F("sum_facts_kept"),
-    "fallbacks": F("sum_fallbacks"),
-    "overflows": F("sum_overflows"),
-    "errors": F("sum_errors"),
-    "cache_lost": F("sum_cache_lost_tokens"),
 }
 """Orders of the sessions behind a point, most first. `cost` is another one."""
 
@@ -202,30 +204,27 @@ def sessions_behind(
 
 _WORST_FIRST: dict[str, tuple[str, Q]] = {
     "facts": ("facts_order", Q(facts_order__gt=0)),
-    "errors": ("error_count", Q(error_count__gt=0)),
-    "overflows": ("overflow_count", Q(overflow_count__gt=0)),
-    "fallbacks": ("fallback_count", Q(fallback_count__gt=0)),
+    **{figure.name: (figure.column, Q(**{f"{figure.column}__gt": 0})) for figure in TROUBLES},
 }
 """By metric: the column of a session row that is indexed, and the condition to have any."""
+_SUM_OF = {"facts": "facts_total - facts_kept", **{figure.name: figure.hourly for figure in TROUBLES}}
 _MOST_OF_EACH = f"""
 WITH sums AS (
   SELECT session_key, {", ".join(f"sum({name})::bigint AS {name}" for name in COUNTS)}
   FROM ingest_activity WHERE project_id = ANY(%(projects)s) AND hour >= %(since)s AND hour < %(until)s
   GROUP BY session_key)
 SELECT session_key, {", ".join(COUNTS)} FROM (
-  SELECT *, row_number() OVER (ORDER BY facts_total - facts_kept DESC, session_key) AS by_facts,
-    row_number() OVER (ORDER BY errors DESC, session_key) AS by_errors,
-    row_number() OVER (ORDER BY overflows DESC, session_key) AS by_overflows,
-    row_number() OVER (ORDER BY fallbacks DESC, session_key) AS by_fallbacks
-  FROM sums) ranked
-WHERE least(by_facts, by_errors, by_overflows, by_fallbacks) <= %(limit)s
+  SELECT *, least({
+    ", ".join(f"row_number() OVER (ORDER BY {value} DESC, session_key)" for value in _SUM_OF.values())
+}) AS rank FROM sums) ranked
+WHERE rank <= %(limit)s
 """  # noqa: S608 - constants
 
 
 def worst_sessions(
     projects: Iterable[int], since: datetime, until: datetime, *, limit: int
 ) -> dict[str, list[SessionFigures]]:
-    """Return the sessions with most lost facts, errors, overflows and fallbacks between two hours, by metric."""
+    """Return the sessions with most lost facts and most of each trouble between two hours, by metric."""
     values: dict[str, Any] = {"projects": list(projects), "since": since, "until": until, "limit": limit}
     with connection.cursor() as cursor:
         cursor.execute(_MOST_OF_EACH, values)

@@ -83,8 +83,8 @@ class Figure:
     """The filter of the session list that finds sessions with any."""
     order: str = ""
     """The indexed column of `ingest_session` that the session list can be sorted by."""
-    trouble: str = ""
-    """The reason for which a session with it needs attention."""
+    trouble: tuple[str, str] | None = None
+    """The reason for which a session needs attention: with one, and with `{count}` of them."""
     pages: Page = Page.NONE
 
     @property
@@ -183,7 +183,7 @@ FIGURES = (
     ),
     Figure(
         name="peak",
-        label="Peak",
+        label="Peak usage",
         definition="Tokens of the largest prompt.",
         merge=Merge.MAX,
         of="stats.context_tokens",
@@ -239,7 +239,7 @@ FIGURES = (
     ),
     Figure(
         name="facts_total",
-        label="Facts found",
+        label="Number of facts",
         definition="Facts of the messages that each compaction removed.",
         of="event.facts_total",
         column="facts_total",
@@ -247,7 +247,7 @@ FIGURES = (
     ),
     Figure(
         name="facts_kept",
-        label="Facts kept",
+        label="Number of facts kept",
         definition="Facts of the messages that each compaction removed that were still in the prompt after it.",
         of="event.facts_kept",
         column="facts_kept",
@@ -273,7 +273,6 @@ FIGURES = (
     ),
     Figure(
         name="worst_lost",
-        label="Facts lost at worst",
         definition="Facts that the compaction which lost most of them lost.",
         merge=Merge.WORST,
         of="event.facts_total - event.facts_kept if event.facts_total else None",
@@ -304,7 +303,7 @@ FIGURES = (
         column="fallback_count",
         hourly="fallbacks",
         state="fallback",
-        trouble="used a fallback",
+        trouble=("used a fallback", "used a fallback {count:,} times"),
         pages=Page.HOME | Page.COMPARISON | Page.TRENDS,
     ),
     Figure(
@@ -317,7 +316,7 @@ FIGURES = (
         column="overflow_count",
         hourly="overflows",
         state="overflow",
-        trouble="overflowed its context",
+        trouble=("overflowed its context", "overflowed its context {count:,} times"),
         pages=Page.HOME | Page.COMPARISON | Page.TRENDS,
     ),
     Figure(
@@ -332,7 +331,7 @@ FIGURES = (
         hourly="errors",
         state="errors",
         order="error_count",
-        trouble="had errors",
+        trouble=("had 1 error", "had {count:,} errors"),
         pages=Page.HOME | Page.LIST | Page.SESSION | Page.COMPARISON | Page.TRENDS,
     ),
     Figure(
@@ -380,6 +379,7 @@ FIGURES = (
         of="span.ended_us is None and span.started_us is not None",
         part=Part.SPAN,
         column="running_count",
+        state="running",
     ),
     Figure(
         name="first_at",
@@ -406,6 +406,8 @@ FIGURES = (
 BY_NAME = {figure.name: figure for figure in FIGURES}
 STORED = tuple(figure for figure in FIGURES if figure.column)
 """Figures with a column of `ingest_session`."""
+TROUBLES = tuple(figure for figure in FIGURES if figure.trouble)
+"""Figures because of which a session needs attention."""
 HOURLY = tuple(figure for figure in FIGURES if figure.hourly)
 
 
