@@ -49,7 +49,7 @@ TESTS = {
     "fast": ["tests/client/estimators"],
     "patterns": ["tests/client/redaction/test_redaction.py"],
     "verify": ["tests/client/test_bundle.py"],
-    "cli": ["tests/client/cli/test_cli.py", "tests/client/cli/test_hooks.py"],
+    "cli": ["tests/client/cli/test_cli.py", "tests/client/agents/claude_code/test_hooks.py"],
     "mcp": ["tests/client/cli/test_uncompact.py"],
 }
 # Packages that the tests of an extra need besides it.

@@ -70,6 +70,32 @@ def test_no_secret_of_a_log_leaves_the_process(source: Path, tmp_path: Path) -> 
     assert SECRET not in sent
 
 
+@pytest.mark.parametrize("source", LOGS, ids=lambda path: path.parent.name + "/" + path.name[:16])
+def test_two_sessions_that_are_read_at_once_share_nothing(source: Path, tmp_path: Path) -> None:
+    """The same log twice with different values, read in turns while both grow. No value or span id crosses."""
+    values = {"alice": "zebra-4711-quartz", "bob": "otter-9083-cobalt"}
+    sent: dict[str, list[Any]] = {name: [] for name in values}
+    logs, contents = {}, {}
+    for name, value in values.items():
+        path = tmp_path / name / source.relative_to(AGENTS)
+        plant_secrets(source, path)
+        contents[name] = path.read_text().replace(SECRET, f"{value} {SECRET}").splitlines(keepends=True)
+        logs[name] = LogFile(path, session_id=name)
+    for part in range(1, 5):
+        for name, log in logs.items():
+            lines = contents[name]
+            log.path.write_text("".join(lines if log.path.suffix == ".json" else lines[: len(lines) * part // 4]))
+            for step in log.steps(lambda *prompt: {"state": "stored", "step": prompt[2]}, is_final=part == 4):
+                sent[name] += step.events
+            sent[name] += log.interrupted_events()
+    for name, other in (("alice", "bob"), ("bob", "alice")):
+        assert values[name] in json.dumps(sent[name])
+        assert values[other] not in json.dumps(sent[name])
+        assert SECRET not in json.dumps(sent[name])
+    ids = [{event.get("span_id", event["trace_id"]) for event in sent[name]} for name in values]
+    assert ids[0].isdisjoint(ids[1])
+
+
 def test_a_key_that_is_split_over_two_batches_is_redacted_in_both() -> None:
     """The second part of a private key looks like any base64, so the record before it is read again with it."""
     redactor = LogRedactor()
