@@ -46,6 +46,7 @@ class EventStats(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     is_turn: bool = False
     is_check: bool = False
     is_compaction: bool = False
+    is_shared_report: bool = False  # other events may report the same compaction
     is_fallback: bool = False
     facts_total: int = 0
     facts_kept: int = 0
@@ -110,7 +111,8 @@ def _compaction_stats(kind: str, data: dict[str, Any]) -> Stats:
     before, after = _count(get("tokens_before")), _count(get("tokens_after"))
     is_decision = kind == _DECISION
     has_count = is_decision or kind == _ESTIMATE
-    is_compaction = report_of(kind, data) is not Report.NONE
+    report = report_of(kind, data)
+    is_compaction = report is not Report.NONE
     is_retention = kind == _RETENTION
     facts = (count_facts(data) if is_retention else None) or FactCount(0, 0)
     event = EventStats(
@@ -119,6 +121,7 @@ def _compaction_stats(kind: str, data: dict[str, Any]) -> Stats:
         turn=_count(get("turn")) or 0,
         is_check=is_decision,
         is_compaction=is_compaction,
+        is_shared_report=report is Report.SHARED,
         is_fallback=kind == _ERROR and bool(get("fallback")),
         facts_total=facts.total,
         facts_kept=facts.kept,

@@ -12,6 +12,8 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
+from compact.events.reading import REPORTING_KINDS
+
 from ingest.decoding.labels import Label
 from ingest.decoding.records import Record, Span, Trace
 from ingest.storage import labels, messages, session_assignment
@@ -25,7 +27,8 @@ from ingest.storage.figures.aggregates import (
     SessionDelta,
     update_parameters,
 )
-from ingest.storage.figures.rebuild import read_span, rebuild_session, run_in_pipeline
+from ingest.storage.figures.rebuild import SPAN_COLUMNS, read_span, rebuild_session, run_in_pipeline
+from ingest.storage.figures.shared_reports import correct, shared_reports
 from ingest.storage.figures.trends import HourRow
 from ingest.storage.merge import merge, merge_traces
 from ingest.storage.messages import KnownMessages
@@ -60,6 +63,10 @@ INSERT INTO ingest_span (session_key, session_day, seq, project_id, trace_id, sp
 SELECT %s, %s, nextval('ingest_seq'), project_id, trace_id, span_id, parent_id, kind, name, status, started_at,
   ended_at, tokens, arguments_hash, data, packed_data, payload, packed_payload FROM gone ON CONFLICT DO NOTHING
 """
+_REPORTS = f"""
+SELECT {SPAN_COLUMNS}, NULL FROM ingest_span
+WHERE session_key = %s AND session_day = %s AND trace_id = ANY(%s) AND kind = ANY(%s)
+"""  # noqa: S608 - constants
 _DELETE_EMPTY_SESSIONS = """
 DELETE FROM ingest_session WHERE session_key = ANY(%(keys)s) AND span_count = 0
   AND session_key NOT IN (SELECT session_key FROM ingest_trace WHERE session_key = ANY(%(keys)s))
@@ -68,6 +75,15 @@ DELETE FROM ingest_session WHERE session_key = ANY(%(keys)s) AND span_count = 0
 # About a hundred rows.
 _COPY_CHUNK_PIECES = 700
 _COPY_SPANS = f"COPY ingest_span ({copy_rows.COLUMNS}) FROM STDIN (FORMAT BINARY)"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedReports:
+    """Spans of a session that a commit replaced and changed, and the traces of the shared reports among them."""
+
+    trace_ids: set[str]
+    replaced: list[Span]
+    changed: list[Span]
 
 
 @dataclass(slots=True)
@@ -81,6 +97,7 @@ class Committed:
     opened: list[SpanKey] = field(default_factory=list)
     closed: list[SpanKey] = field(default_factory=list)
     messages: list[bytes] = field(default_factory=list)
+    shared_reports: dict[uuid.UUID, SharedReports] = field(default_factory=dict)
     day: date = field(default_factory=lambda: datetime.now(UTC).date())
 
 
@@ -137,6 +154,7 @@ async def write(
     deltas: Deltas = {}
     changed_spans = await _merge_stored_spans(pipeline, spans, days, deltas, maybe_stored, result)
     last_seqs = await _copy_spans(pipeline, project_id, changed_spans, days, seq) if changed_spans else {}
+    await _correct_compactions(pipeline, result.shared_reports, days, deltas)
     # Statements after COPY are sent together. One before it would have to be waited for.
     _store_messages(pipeline, result, message_texts, {bytes(digest) for (digest,) in message_rows})
     _create_sessions(pipeline, project_id, new_sessions, session_ids, days, seq)
@@ -237,7 +255,7 @@ async def _merge_stored_spans(
     replaced: SessionSpans = {}
     for key, spans in session_spans.items():
         delta = SessionDelta()
-        changed = spans
+        changed, old = spans, list[Span]()
         if stored:
             changed, old = _merge_with_stored(spans, stored)
             delta.subtract(old)
@@ -246,6 +264,9 @@ async def _merge_stored_spans(
         delta.add(changed)
         if changed:
             to_insert[key], deltas[key] = changed, delta
+            # A session without hourly figures has no reports of compactions.
+            if delta.trend is not None and (reports := shared_reports([*old, *changed])):
+                result.shared_reports[key] = SharedReports({span.trace_id for span in reports}, old, changed)
             if replaced or delta.running_count:
                 result.opened += [(span.trace_id, span.span_id) for span in changed if span.is_running]
     if replaced:
@@ -312,6 +333,15 @@ async def _copy_spans(
 
     await pipeline.copy(_COPY_SPANS, pack())
     return last_seqs
+
+
+async def _correct_compactions(
+    pipeline: Pipeline, sessions: dict[uuid.UUID, SharedReports], days: Days, deltas: Deltas
+) -> None:
+    """Count each compaction once that older clients report in several events."""
+    for key, reports in sessions.items():
+        (rows,) = await pipeline.fetch((_REPORTS, (key, days[key], list(reports.trace_ids), list(REPORTING_KINDS))))
+        correct(deltas[key], map(read_span, rows), reports.replaced, reports.changed)
 
 
 async def _update_sessions(

@@ -7,7 +7,7 @@ The caller holds the lock of the project.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from datetime import date
 from typing import Any
 
@@ -19,6 +19,7 @@ from ingest.decoding.timestamps import to_microseconds
 from ingest.storage.database.pipeline import Pipeline, Query, Rows
 from ingest.storage.figures import trends, usage
 from ingest.storage.figures.aggregates import RESET_SESSION, UPDATE_SESSIONS, SessionDelta, update_parameters
+from ingest.storage.figures.shared_reports import take_out
 from ingest.storage.payloads import DATA, decode_data
 
 Steps = Generator[tuple[Query, ...], list[Rows], None]
@@ -42,7 +43,9 @@ def rebuild_session(queue: Queue, project_id: int, key: uuid.UUID, day: date, se
         (usage.DELETE, (key,)),
     )
     delta = SessionDelta()
-    delta.add(map(read_span, spans))
+    reports: list[Span] = []
+    delta.add(_read_spans(spans, reports))
+    take_out(delta, reports)
     for times in traces:
         delta.extend(*(None if at is None else to_microseconds(at) for at in times))
     queue(RESET_SESSION, (key,))
@@ -101,6 +104,14 @@ def run_with_cursor(cursor: CursorWrapper, steps: Steps) -> None:
             queries = steps.send([fetch(query) for query in queries])
     except StopIteration:
         return
+
+
+def _read_spans(rows: Rows, reports: list[Span]) -> Iterator[Span]:
+    """Yield the spans one by one, because a session may have a million. Add shared reports to `reports`."""
+    for span in map(read_span, rows):
+        if span.stats.event.is_shared_report:
+            reports.append(span)
+        yield span
 
 
 def read_span(row: tuple[Any, ...]) -> Span:

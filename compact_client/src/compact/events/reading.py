@@ -17,13 +17,14 @@ from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, 
 from compact.events.base import Event
 from compact.events.catalog import event_named
 from compact.events.check_events import QualityEvent, TokenEstimateEvent, TriggerDecisionEvent
-from compact.events.check_result import CheckResult, Outcome, Report, deciding_kind, report_of
+from compact.events.check_result import REPORTING_KINDS, CheckResult, Outcome, Report, deciding_kind, report_of
 from compact.events.compaction_events import ArchivalEvent, PrunedMessagesEvent
 from compact.events.sentences import REMAINING_FATES, line, removed_count
 from compact.events.summary_events import RetentionEvent
 
 __all__ = [
     "REMAINING_FATES",
+    "REPORTING_KINDS",
     "CheckResult",
     "Outcome",
     "Report",
