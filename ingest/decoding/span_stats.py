@@ -77,6 +77,8 @@ KINDS_WITHOUT_STATS = frozenset(
 
 # A summary that was not used costs as much as one that was.
 SUMMARY_KINDS = frozenset({SummaryCreatedEvent.name, SummaryDiscardedEvent.name})
+_NO_FACTS = FactCount(0, 0)
+_NO_REPORT, _SHARED_REPORT = Report.NONE, Report.SHARED
 _ESTIMATE, _DECISION = TokenEstimateEvent.name, TriggerDecisionEvent.name
 _RETENTION, _ERROR, _OVERFLOW = RetentionEvent.name, ErrorEvent.name, OverflowRecoveredEvent.name
 
@@ -112,16 +114,16 @@ def _compaction_stats(kind: str, data: dict[str, Any]) -> Stats:
     is_decision = kind == _DECISION
     has_count = is_decision or kind == _ESTIMATE
     report = report_of(kind, data)
-    is_compaction = report is not Report.NONE
+    is_compaction = report is not _NO_REPORT
     is_retention = kind == _RETENTION
-    facts = (count_facts(data) if is_retention else None) or FactCount(0, 0)
+    facts = (count_facts(data) if is_retention else None) or _NO_FACTS
     event = EventStats(
         window_tokens=_count(get("max_tokens")) if has_count else None,
         trigger_tokens=_count(get("trigger_tokens")) if is_decision else None,
         turn=_count(get("turn")) or 0,
         is_check=is_decision,
         is_compaction=is_compaction,
-        is_shared_report=report is Report.SHARED,
+        is_shared_report=report is _SHARED_REPORT,
         is_fallback=kind == _ERROR and bool(get("fallback")),
         facts_total=facts.total,
         facts_kept=facts.kept,

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from compact.events import CATALOG, Event
+from compact.events.reading import OLDER_NUMBERS
 
 from viewer.visibility.shapes import (
     HIDDEN,
@@ -29,11 +30,9 @@ from viewer.visibility.shapes import (
 )
 
 _EMPTY: Mapping[str, Shape] = {}
-# Names that clients other than ours use for the same values, in the events of document 000.
+# Properties of document 000 and of older clients, which may be in any event.
 _SYNONYMS: Mapping[str, Shape] = {
-    **dict.fromkeys(
-        ("tokens_estimated", "max", "pruned_count", "usage_pct", "facts_total", "facts_kept", "retention_pct"), number
-    ),
+    **dict.fromkeys(OLDER_NUMBERS | {"pruned_count", "usage_pct", "facts_total", "facts_kept"}, number),
     **dict.fromkeys(("session_id", "trace_id"), identifier),
 }
 

@@ -49,18 +49,21 @@ class Report(Enum):
 _PRUNED, _OVERFLOW, _DECISION = PrunedMessagesEvent.name, OverflowRecoveredEvent.name, TriggerDecisionEvent.name
 REPORTING_KINDS = (_PRUNED, _OVERFLOW, _DECISION)
 """Kinds that can report a compaction, those that say most about it first."""
+_REPORTING = frozenset(REPORTING_KINDS)
+# The server asks for each event that it stores, and the lookup of a member takes as long as the rest of the question.
+_NONE, _SOLE, _SHARED = Report
 
 
 def report_of(kind: str, data: Mapping[str, Any]) -> Report:
     """Return how an event, as it was received, reports a compaction."""
+    if kind not in _REPORTING:
+        return _NONE
     if kind == _PRUNED:
-        return Report.SOLE if isinstance(data.get("fates"), Mapping) else Report.SHARED
+        return _SOLE if isinstance(data.get("fates"), dict) else _SHARED
     if kind == _DECISION:
-        is_result = data.get("triggered") is None and _is_positive(data.get("pruned_count"))
-    else:
-        # Newer clients also send the window that they learned, and the fates in `compact.pruned_messages`.
-        is_result = kind == _OVERFLOW and "window_tokens" not in data and data.get("tokens_after") is not None
-    return Report.SHARED if is_result else Report.NONE
+        return _SHARED if data.get("triggered") is None and _is_positive(data.get("pruned_count")) else _NONE
+    # Newer clients also send the window that they learned, and the fates in `compact.pruned_messages`.
+    return _SHARED if "window_tokens" not in data and data.get("tokens_after") is not None else _NONE
 
 
 def deciding_kind(counts: Mapping[str, int]) -> str:

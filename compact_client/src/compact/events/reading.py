@@ -12,7 +12,7 @@ import math
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from compact.events.base import Event
 from compact.events.catalog import event_named
@@ -23,6 +23,7 @@ from compact.events.sentences import REMAINING_FATES, line, removed_count
 from compact.events.summary_events import RetentionEvent
 
 __all__ = [
+    "OLDER_NUMBERS",
     "REMAINING_FATES",
     "REPORTING_KINDS",
     "CheckResult",
@@ -42,24 +43,19 @@ __all__ = [
 Data = Mapping[str, Any]
 E = TypeVar("E", bound=Event)
 
-OLDER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
-    TokenEstimateEvent.name: {"tokens_estimated": "t_est", "max": "max_tokens"},
-    TriggerDecisionEvent.name: {"tokens_estimated": "t_est", "max": "max_tokens"},
-    RetentionEvent.name: {"retention_pct": "weighted_retention"},
-    QualityEvent.name: {"retention_pct": "weighted_retention"},
-}
-"""Names of properties in document 000 and in earlier versions of this library, with today's names."""
+# Names in document 000 and in earlier versions of this library, with today's names.
+_OLDER_COUNTS = {"tokens_estimated": "t_est", "max": "max_tokens"}
+_OLDER_SHARES = {"retention_pct": "weighted_retention"}
+OLDER_NUMBERS = frozenset({*_OLDER_COUNTS, *_OLDER_SHARES})
+"""Older names of properties that are numbers."""
 _OLDER_PARTS = {"messages": "history", "tools": "tools_schema"}  # of a breakdown, in document 002 and its exporters
 _OLDER_POLICY = {"buffer": "hard_cap_buffer"}
 
 
 def upgrade(kind: str, data: Data) -> Data:
     """Return the properties of an event under today's names. Those that have them already are returned as they are."""
-    names = OLDER_NAMES.get(kind)
-    if names is not None:
-        data = _rename(data, names)
-    complete = _UPGRADES.get(kind)
-    return data if complete is None else complete(data)
+    change = _UPGRADES.get(kind)
+    return data if change is None else change(data)
 
 
 def read(event_class: type[E], data: Data) -> E:
@@ -78,25 +74,27 @@ def event_of(kind: str, data: Data) -> Event | None:
 
 
 def _rename(data: Data, names: Mapping[str, str]) -> Data:
-    if names.keys().isdisjoint(data):
-        return data
-    return {**data, **{new: data[old] for old, new in names.items() if old in data and data.get(new) is None}}
+    # The server does this for each event that it stores, and nearly all of them have today's names.
+    for name in names:
+        if name in data:
+            return {**data, **{new: data[old] for old, new in names.items() if old in data and data.get(new) is None}}
+    return data
 
 
 def _rename_within(data: Data, name: str, names: Mapping[str, str]) -> Data:
     value = data.get(name)
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return data
     renamed = _rename(value, names)
     return data if renamed is value else {**data, name: renamed}
 
 
 def _upgrade_estimate(data: Data) -> Data:
-    return _rename_within(data, "breakdown", _OLDER_PARTS)
+    return _rename_within(_rename(data, _OLDER_COUNTS), "breakdown", _OLDER_PARTS)
 
 
 def _upgrade_decision(data: Data) -> Data:
-    data = _rename_within(data, "policy", _OLDER_POLICY)
+    data = _rename_within(_rename(data, _OLDER_COUNTS), "policy", _OLDER_POLICY)
     # The decision of document 000 does not say that it compacts. It says how many messages left the prompt.
     if data.get("triggered") is None and (count := _as_int(data.get("pruned_count"))) is not None:
         return {**data, "triggered": count > 0}
@@ -114,6 +112,7 @@ def _upgrade_archival(data: Data) -> Data:
 
 def _upgrade_facts(data: Data) -> Data:
     """Add up the counts by kind of clients that sent no totals."""
+    data = _rename(data, _OLDER_SHARES)
     by_kind = data.get("by_kind")
     if (data.get("facts_total") is not None and data.get("facts_kept") is not None) or not isinstance(by_kind, Mapping):
         return data
