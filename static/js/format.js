@@ -35,20 +35,6 @@ export function percent(share) {
   return share == null ? "–" : `${(share * 100).toFixed(1).replace(/\.0$/, "")}%`;
 }
 
-/** 196 of 265 (74%). The same as `format_counts` in viewer/numbers.py. @param {number} total @param {number} kept */
-export function keptOfTotal(total, kept) {
-  return `${tokens(kept)} of ${tokens(total)} (${wholeShare(kept, total)})`;
-}
-
-/** A part of a total in whole percent, but never 0% of something or 100% if something is missing. @param {number} part @param {number} total */
-export function wholeShare(part, total) {
-  if (!total) return "100%";
-  const share = (part / total) * 100;
-  const whole = Math.round(share);
-  const isMisleading = (whole === 0 || whole === 100) && part !== 0 && part !== total;
-  return isMisleading ? `${Math.min(Math.max(share, 0.1), 99.9).toFixed(1)}%` : `${whole}%`;
-}
-
 /**
  * Format a duration. A negative one, from an end before its start, is shown as missing.
  * @param {number | null | undefined} ms

@@ -26,10 +26,9 @@ from channels.layers import get_channel_layer
 from ingest.models import Session
 from ingest.storage.notifications import GROUP
 from viewer.live import comment_notifications, queries
-from viewer.sessions.descriptions import describe_session
 from viewer.sessions.queries import fresh_checks, last_seq
 from viewer.sessions.serializers import check_json, columns, session_json
-from viewer.sessions.session_checks import SessionChecks, projected_turns
+from viewer.sessions.session_checks import SessionChecks
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import Visibility
 
@@ -262,12 +261,9 @@ class Hub:
             checks = self._checks[key]
             changed = [checks.get(check_key) for check_key in checks.add(spans)]
             drawn = [check for check in changed if check and checks.is_drawn(check)]
-            timeline = checks.timeline()
             for visibility in Visibility:
                 change.checks[key, visibility] = {
                     "checks": [check_json(check.as_seen(visibility)) for check in drawn],
-                    "projected_turns": projected_turns(timeline),
-                    "story": describe_session(timeline, provider_count=len(checks.provider_compactions)),
                 }
 
 

@@ -178,6 +178,8 @@ def _columns(request: HttpRequest, filters: session_list.SessionFilter) -> list[
 @access.requires(Right.SESSIONS)
 def session_detail(request: HttpRequest, name: str) -> HttpResponseBase:
     session = access.get_session(access.request_grant(request), name)
+    if request.GET.get("fragment") == "head":
+        return render(request, "sessions/_live_parts.html", _head_context(request, session))
     span_name = request.GET.get("span")
     span = _get_span(session, span_name) if span_name else None
     return send_page(
@@ -185,18 +187,29 @@ def session_detail(request: HttpRequest, name: str) -> HttpResponseBase:
     )
 
 
-def _session_context(request: HttpRequest, session: Session, span: queries.FullSpan | None) -> dict[str, Any]:
-    sight = payload_views.sight(request, session)
-    session_checks = queries.checks(session, sight.visibility)
+def _head_context(request: HttpRequest, session: Session) -> dict[str, Any]:
+    """Return what the texts and figures above the chart show."""
+    visibility = payload_views.sight(request, session).visibility
+    session_checks = queries.checks(session, visibility)
     checks = session_checks.timeline()
     return {
-        "sight": sight,
-        "titles": session_list.titles([session], sight.visibility),
-        "labels": label_tags(labels.session_labels([session], sight.visibility).get(session.session_key, [])),
-        **_compaction_list(checks),
+        "session": session,
+        "checks": checks,
+        "labels": label_tags(labels.session_labels([session], visibility).get(session.session_key, [])),
         "story": describe_session(checks, provider_count=len(session_checks.provider_compactions)),
         "failed_count": sum(check.has_failed for check in checks),
         "projected": projected_turns(checks),
+    }
+
+
+def _session_context(request: HttpRequest, session: Session, span: queries.FullSpan | None) -> dict[str, Any]:
+    sight = payload_views.sight(request, session)
+    head = _head_context(request, session)
+    return {
+        **head,
+        "sight": sight,
+        "titles": session_list.titles([session], sight.visibility),
+        **_compaction_list(head["checks"]),
         "rows": queries.first_spans(session, sight.visibility, limit=FIRST_ROWS),
         "inspected": _inspect(request, session, span, sight) if span else None,
     }

@@ -1,7 +1,7 @@
 // @ts-check
-// <session-list>: keeps the session list up to date. A live update only triggers a refresh. The rows are rendered by the
-// server, so that filters, paging and permissions are handled in one place.
-import { isSignedOut, parse } from "../dom.js";
+// <session-list>: keeps the session list and the figures above it up to date. The server renders both.
+import { parse } from "../dom.js";
+import { LiveParts } from "../live-parts.js";
 import { LiveSocket } from "../live-socket.js";
 import { updateTimes } from "../relative-times.js";
 import { closeMenusOnLeave } from "./list-menus.js";
@@ -14,9 +14,8 @@ const STATS_MS = 2000;
 
 class SessionList extends HTMLElement {
   /** @type {LiveSocket | null} */ #socket = null;
-  #refreshTimer = 0;
-  #statsTimer = 0;
-  #lastRefresh = 0;
+  #rows = new LiveParts("rows", REFRESH_MS, (html) => this.#showRows(html));
+  #stats = new LiveParts("stats", STATS_MS);
 
   connectedCallback() {
     this.addEventListener("click", this.#onClick);
@@ -30,53 +29,26 @@ class SessionList extends HTMLElement {
       query: () => ({ project: this.dataset.project ?? "" }),
       count: (frame) => frame.sessions?.length ?? 1,
       onFrame: () => {
-        this.#refreshSoon();
-        this.#statsTimer ||= window.setTimeout(() => this.#refreshStats(), STATS_MS);
+        // Older pages don't refresh, because rows would move while the user reads them.
+        if (!new URLSearchParams(location.search).has("before")) this.#rows.refreshSoon();
+        this.#stats.refreshSoon();
       },
     });
   }
 
   disconnectedCallback() {
     this.#socket?.close();
-    clearTimeout(this.#refreshTimer);
-    clearTimeout(this.#statsTimer);
+    this.#rows.stop();
+    this.#stats.stop();
   }
 
-  #refreshSoon() {
-    // Older pages don't refresh, because rows would move while the user reads them.
-    if (this.#refreshTimer || new URLSearchParams(location.search).has("before")) return;
-    const wait = Math.max(0, this.#lastRefresh + REFRESH_MS - performance.now());
-    this.#refreshTimer = window.setTimeout(() => this.#refresh(), wait);
-  }
-
-  async #refreshStats() {
-    this.#statsTimer = 0;
-    const stats = document.querySelector(".overview");
-    try {
-      const response = await fetch(fragmentUrl("stats"));
-      // Replacing the links would take the keyboard focus away from them.
-      const hasFocus = stats?.contains(document.activeElement);
-      if (response.ok && !isSignedOut(response) && !hasFocus) stats?.replaceWith(...parse(await response.text()));
-    } catch {
-      // See #refresh.
-    }
-  }
-
-  async #refresh() {
-    try {
-      const response = await fetch(fragmentUrl("rows"));
-      if (!response.ok || isSignedOut(response)) return;
-      const rows = parseRows(await response.text());
-      const body = this.querySelector("tbody");
-      if (body) this.#updateRows(body, rows);
-      // The list was empty and the page has no table yet.
-      else if (rows.length && !this.contains(document.activeElement)) location.reload();
-    } catch {
-      // The server is unreachable. The connection status shows it, and reconnecting triggers the next refresh.
-    } finally {
-      this.#lastRefresh = performance.now();
-      this.#refreshTimer = 0;
-    }
+  /** @param {string} html */
+  #showRows(html) {
+    const rows = parseRows(html);
+    const body = this.querySelector("tbody");
+    if (body) this.#updateRows(body, rows);
+    // The list was empty and the page has no table yet.
+    else if (rows.length && !this.contains(document.activeElement)) location.reload();
   }
 
   /**
@@ -172,10 +144,4 @@ function rememberAddress() {
   sessionStorage.setItem("list-query", location.search);
 }
 
-/** Return the URL of a part of this page, with the same filters. @param {string} name */
-function fragmentUrl(name) {
-  const url = new URL(location.href);
-  url.searchParams.set("fragment", name);
-  return url;
-}
 customElements.define("session-list", SessionList);

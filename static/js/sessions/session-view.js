@@ -6,19 +6,23 @@ import "./page-tour.js";
 import "./span-inspector.js";
 import "./span-tree.js";
 import "./timeline/token-timeline.js";
-import { isTyping, problem, setText } from "../dom.js";
-import { keptOfTotal, pluralize, shortTokens, tokens } from "../format.js";
+import { isTyping, problem } from "../dom.js";
+import { LiveParts } from "../live-parts.js";
 import { LiveSocket } from "../live-socket.js";
+import { updateTimes } from "../relative-times.js";
 import { formatAddress, parseAddress } from "./address.js";
 import { startOf, store } from "./store.js";
 
 const RETRY_MS = 2000;
+// Minimum time between two requests for the texts and figures above the chart.
+const HEAD_MS = 1000;
 
 class SessionView extends HTMLElement {
   /** @type {LiveSocket | null} */ #socket = null;
   /** @type {(() => void)[]} */ #unsubscribe = [];
   #isReloading = false;
   #isReady = false;
+  #head = new LiveParts("head", HEAD_MS, (html) => this.#showHead(html));
 
   async connectedCallback() {
     this.addEventListener("click", this.#onClick);
@@ -27,9 +31,8 @@ class SessionView extends HTMLElement {
     this.#unsubscribe = [
       store.subscribe("selected", () => this.#writeAddress()),
       store.subscribe("view", () => this.#writeAddress()),
-      store.subscribe("session", () => this.#drawFigures()),
+      store.subscribe("session", () => this.#head.refreshSoon()),
       store.subscribe("checks", () => {
-        this.#drawStory();
         if (this.#isReady) store.selectWorst();
       }),
     ];
@@ -69,6 +72,7 @@ class SessionView extends HTMLElement {
     document.removeEventListener("keydown", this.#onKey);
     removeEventListener("hashchange", this.#readAddress);
     for (const unsubscribe of this.#unsubscribe) unsubscribe();
+    this.#head.stop();
   }
 
   /** @param {string} session */
@@ -130,50 +134,12 @@ class SessionView extends HTMLElement {
     if (location.hash !== hash) history.replaceState(history.state, "", `${location.pathname}${location.search}${hash}`);
   }
 
-  #drawStory() {
-    const slot = this.querySelector('[data-slot="story"]');
-    if (slot && store.story) setText(slot, store.story);
-    const next = this.querySelector('[data-slot="projected"]');
-    if (next?.parentElement) {
-      next.parentElement.hidden = !store.projectedTurns;
-      setText(next, `about ${pluralize(store.projectedTurns ?? 0, "turn")}`);
-    }
-    const failed = this.querySelector('[data-slot="failed_count"]');
-    const count = store.checks.filter((check) => check.has_failed).length;
-    if (failed instanceof HTMLElement) {
-      failed.hidden = !count;
-      setText(failed, `+ ${tokens(count)} failed`);
-    }
-  }
-
-  #drawFigures() {
-    const session = store.session;
-    if (!session) return;
-    /** @type {Record<string, string>} */
-    const texts = {
-      model: session.model || "–",
-      turn_count: session.turn_count ? tokens(session.turn_count) : "–",
-      compaction_count: tokens(session.compaction_count),
-      last_tokens: `${tokens(session.last_tokens)}${session.window_tokens ? ` of ${shortTokens(session.window_tokens)}` : ""}`,
-      peak_tokens: tokens(session.peak_tokens),
-      facts: session.facts_total ? keptOfTotal(session.facts_total, session.facts_kept) : "–",
-      error_count: tokens(session.error_count),
-      span_count: tokens(session.span_count),
-    };
-    for (const [name, text] of Object.entries(texts)) {
-      const slot = this.querySelector(`[data-slot="${name}"]`);
-      if (slot) setText(slot, text);
-    }
-    this.querySelector('[data-slot="error_count"]')?.classList.toggle("bad", session.error_count > 0);
-    const running = this.querySelector('[data-slot="running"]');
-    if (running instanceof HTMLElement) running.hidden = !session.is_running;
+  /** @param {string} html */
+  #showHead(html) {
+    this.#head.replace(html);
     // An event just arrived, whatever the agent's clock says.
-    running?.querySelector(".running")?.setAttribute("data-last", new Date().toISOString());
-    const last = this.querySelector('[data-slot="last_at"] time');
-    if (last && session.last_at) {
-      last.setAttribute("datetime", session.last_at);
-      last.removeAttribute("data-exact");
-    }
+    this.querySelector(".running")?.setAttribute("data-last", new Date().toISOString());
+    updateTimes(this);
   }
 
   #onClick = (/** @type {MouseEvent} */ event) => {

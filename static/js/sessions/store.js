@@ -22,9 +22,7 @@ class Store {
   spans = new Spans();
   /** @type {ReturnType<typeof buildTree>} */ tree = buildTree(this.spans);
   /** @type {Check[]} */ checks = [];
-  /** @type {number | null} */ projectedTurns = null;
   /** @type {Record<string, any> | null} */ session = null;
-  story = "";
   /** Keys of tool calls that repeat a call from before a compaction. @type {Set<string>} */ repeats = new Set();
   /** Keys of errors after which a compaction used a fallback. They are warnings. @type {Set<string>} */ recovered = new Set();
   selected = "";
@@ -77,8 +75,6 @@ class Store {
       if (tokens.seq < (this.checksSeq ?? 0)) return;
       this.checks = tokens.results;
       this.checksSeq = tokens.seq;
-      this.projectedTurns = tokens.projected_turns;
-      this.story = tokens.story;
       this.repeats = new Set(tokens.repeats);
       for (const frame of frames) if (frame.session?.seq > tokens.seq) this.#mergeChecks(frame);
       this.recovered = recoveredOf(this.checks);
@@ -128,8 +124,6 @@ class Store {
     const checks = [...byId.values()].sort((a, b) => startOf(a) - startOf(b));
     // Model calls are drawn only as long as the client reports no checks.
     this.checks = checks.every((check) => check.is_call) ? checks : checks.filter((check) => !check.is_call);
-    this.projectedTurns = frame.projected_turns ?? null;
-    this.story = frame.story ?? this.story;
   }
 
   /** True if the page has spans that the session no longer has, because their trace moved to another session. */
