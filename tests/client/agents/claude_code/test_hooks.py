@@ -170,3 +170,14 @@ def test_the_hook_returns_at_once_whatever_the_server_does(kind: str, home: Path
         assert any(run_hook(message, environment) - interpreter_start_s() < 1.0 for _ in range(3))
     if kind != "broken input":
         assert list((home / ".local/state/compact/hooks").glob("*.jsonl"))
+
+
+def test_a_hook_loads_only_its_own_agent() -> None:
+    """The agent waits for it. A name that no agent has finds nothing."""
+    code = (
+        "import sys; from compact.agents.hooks import hooks_of; from compact.cli.hooks.run import run; "
+        "assert hooks_of('no-agent') is None; assert hooks_of('claude-code').before_compaction == 'PreCompact'; "
+        "print([name for name in sys.modules if name.startswith(('compact.recording', 'compact.importers'))])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert result.stdout == "[]\n"
