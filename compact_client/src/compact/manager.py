@@ -10,15 +10,16 @@ import asyncio
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from compact import events
 from compact.config import CompactConfig
 from compact.engine.call import Call, CallOptions
-from compact.engine.effects import Steps, arun, run, single_step
+from compact.engine.effects import Steps, adrive, arun, drive, run, single_step
 from compact.engine.engine import Engine
 from compact.engine.overflow.recovery import recover
 from compact.engine.overflow.retry import Retries
@@ -41,6 +42,9 @@ from compact.recall import Passage
 T = TypeVar("T")
 """The type of the host's messages: `Message`, a dict, or a type of a provider's or framework's package."""
 R = TypeVar("R")
+
+Operation = Callable[[Engine, Session, Call], Steps[list[Any]]]
+"""The steps of one call, from the host's list to the list to send."""
 
 _MAX_LOCK_POLL_S = 0.02
 
@@ -108,16 +112,11 @@ class CompactManager:
         stay, for formats that cannot carry a flag. `floor` is the least to keep if the policy does not say. Raises
         `InsufficientBudget` if that does not fit.
         """
-        host = HostMessages(messages)
-        call = Call(host.items, **options)
-        return host.restore(self._run(session_id, call.items, lambda session: preflight(self._engine, session, call)))
+        return self._process(preflight, session_id, messages, options)
 
     async def apreflight(self, session_id: str, messages: Sequence[T], **options: Unpack[CallOptions]) -> list[T]:
         """Run `preflight` without blocking the event loop."""
-        host = HostMessages(messages)
-        call = Call(host.items, **options)
-        request = await self._arun(session_id, call.items, lambda session: preflight(self._engine, session, call))
-        return host.restore(request)
+        return await self._aprocess(preflight, session_id, messages, options)
 
     def manual_compact(
         self,
@@ -127,9 +126,7 @@ class CompactManager:
         **options: Unpack[CallOptions],
     ) -> list[T]:
         """Compact regardless of usage. The note becomes part of the trace, and `report` tells what was saved."""
-        host = HostMessages(messages)
-        call = Call(host.items, note=note, **options)
-        return host.restore(self._run(session_id, call.items, lambda session: preflight(self._engine, session, call)))
+        return self._process(preflight, session_id, messages, {"note": note, **options})
 
     async def amanual_compact(
         self,
@@ -139,10 +136,7 @@ class CompactManager:
         **options: Unpack[CallOptions],
     ) -> list[T]:
         """Run `manual_compact` without blocking the event loop."""
-        host = HostMessages(messages)
-        call = Call(host.items, note=note, **options)
-        request = await self._arun(session_id, call.items, lambda session: preflight(self._engine, session, call))
-        return host.restore(request)
+        return await self._aprocess(preflight, session_id, messages, {"note": note, **options})
 
     def request_compaction(self, session_id: str, note: str = "the agent requested it") -> None:
         """Make the session's next preflight compact regardless of usage. An agent's own tool can call this."""
@@ -174,21 +168,13 @@ class CompactManager:
         `messages` is what was sent, or the host's own list. Raises `CompactError` if the retries are used up or
         nothing can be removed.
         """
-        host = HostMessages(messages)
-        request = self._run(
-            session_id, host.items, lambda session: recover(self._engine, session, host.items, error, attempt)
-        )
-        return host.restore(request)
+        return self._process(_recovery(error, attempt), session_id, messages, {})
 
     async def arecover(
         self, session_id: str, messages: Sequence[T], error: BaseException, *, attempt: int = 1
     ) -> list[T]:
         """Run `recover` without blocking the event loop."""
-        host = HostMessages(messages)
-        request = await self._arun(
-            session_id, host.items, lambda session: recover(self._engine, session, host.items, error, attempt)
-        )
-        return host.restore(request)
+        return await self._aprocess(_recovery(error, attempt), session_id, messages, {})
 
     def call_with_recovery(
         self, session_id: str, messages: Sequence[T], call: Callable[[list[T]], R], **preflight: Any
@@ -197,41 +183,28 @@ class CompactManager:
 
         The number of retries is `overflow_max_retries` of the policy.
         """
-        request = self.preflight(session_id, messages, **preflight)
-        return Retries().run(
-            request,
-            call,
-            lambda error, attempt: self.recover(session_id, messages, error, attempt=attempt),
-        )
+        request = partial(self.preflight, session_id, messages, **preflight)
+        response: R = drive(_send(request, call, partial(self.recover, session_id, messages)))
+        return response
 
     async def acall_with_recovery(
         self, session_id: str, messages: Sequence[T], call: Callable[[list[T]], Awaitable[R]], **preflight: Any
     ) -> R:
         """Run `call_with_recovery` with an async model call."""
-        request = await self.apreflight(session_id, messages, **preflight)
-        return await Retries().arun(
-            request,
-            call,
-            lambda error, attempt: self.arecover(session_id, messages, error, attempt=attempt),
-        )
+        request = partial(self.apreflight, session_id, messages, **preflight)
+        response: R = await adrive(_send(request, call, partial(self.arecover, session_id, messages)))
+        return response
 
     def reduce(self, session_id: str, messages: Sequence[T], **options: Unpack[CallOptions]) -> list[T]:
         """Return only the messages that must stay, after `InsufficientBudget`. The plan does not change.
 
         This is the smallest valid request. It exceeds the budget, and the warning `prompt_reduced` reports it.
         """
-        host = HostMessages(messages)
-        call = Call(host.items, **options)
-        return host.restore(
-            self._run(session_id, call.items, lambda session: reduce_request(self._engine, session, call))
-        )
+        return self._process(reduce_request, session_id, messages, options)
 
     async def areduce(self, session_id: str, messages: Sequence[T], **options: Unpack[CallOptions]) -> list[T]:
         """Run `reduce` without blocking the event loop."""
-        host = HostMessages(messages)
-        call = Call(host.items, **options)
-        request = await self._arun(session_id, call.items, lambda session: reduce_request(self._engine, session, call))
-        return host.restore(request)
+        return await self._aprocess(reduce_request, session_id, messages, options)
 
     # State of a session.
 
@@ -437,6 +410,22 @@ class CompactManager:
         text = f"The session was evicted, because it was not used for longer than {limit:,} others. Its log is gone."
         self.emit_event(session_id, events.WarningEvent(severity="low", code="session_evicted", message=text))
 
+    def _process(
+        self, operation: Operation, session_id: str, messages: Sequence[T], options: Mapping[str, Any]
+    ) -> list[T]:
+        """Run an operation on a host's list, and return the list to send."""
+        host = HostMessages(messages)
+        call = Call(host.items, **options)
+        return host.restore(self._run(session_id, call.items, lambda session: operation(self._engine, session, call)))
+
+    async def _aprocess(
+        self, operation: Operation, session_id: str, messages: Sequence[T], options: Mapping[str, Any]
+    ) -> list[T]:
+        host = HostMessages(messages)
+        call = Call(host.items, **options)
+        request = await self._arun(session_id, call.items, lambda session: operation(self._engine, session, call))
+        return host.restore(request)
+
     def _run(self, session_id: str, messages: Sequence[Any], steps: Callable[[Session], Steps[R]]) -> R:
         branches = self._branches(session_id)
         if branches.is_active_here:
@@ -480,3 +469,18 @@ class CompactManager:
     def _release(self, branches: Branches, done: asyncio.Task[Any]) -> None:
         self._running.discard(done)
         branches.release()
+
+
+def _recovery(error: BaseException, attempt: int) -> Operation:
+    return lambda engine, session, call: recover(engine, session, call.items, error, attempt)
+
+
+def _send(preflight: Callable[[], Any], call: Callable[[list[T]], Any], recover: Callable[..., Any]) -> Steps[Any]:
+    """Prepare a request and call the model, and again with a shorter request after each context overflow."""
+    request = yield preflight
+    retries = Retries()
+    return (
+        yield from retries.send(
+            request, call, lambda error, attempt: single_step(partial(recover, error, attempt=attempt))
+        )
+    )

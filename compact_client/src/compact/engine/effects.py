@@ -3,6 +3,9 @@
 The engine is written once, as generators that yield each call which may block: a summarizer, a store, an archive.
 `run` runs everything on the current thread. `arun` runs everything in a worker thread, because a compaction is up to
 a few hundred milliseconds of Python, and awaits awaitable results on the event loop.
+
+A model call is written in the same way, as steps that yield the calls of the manager and of the model. `drive` and
+`adrive` run them where the caller is.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import contextvars
 import functools
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -31,19 +34,89 @@ _MAX_WORKERS = 32
 
 
 def run(steps: Steps[T]) -> T:
-    """Run the steps to the end on this thread."""
+    """Run the steps to the end on this thread. Wait for awaitable results, if no event loop runs here."""
+    return drive(steps, _resolve)
+
+
+def drive(steps: Steps[T], resolve: Callable[[Any], Any] = lambda result: result) -> T:
+    """Run the steps to the end on this thread, with the results of their calls as they are."""
+    resume: Effect = functools.partial(next, steps)
+    while True:
+        try:
+            effect = resume()
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+        try:
+            result = resolve(effect())
+        except BaseException as error:  # thrown into the steps
+            resume = functools.partial(steps.throw, error)
+        else:
+            resume = functools.partial(steps.send, result)
+
+
+async def adrive(steps: Steps[T]) -> T:
+    """Run the steps to the end on the event loop, and await the results of their calls that are awaitable."""
+    resume: Effect = functools.partial(next, steps)
+    while True:
+        try:
+            effect = resume()
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+        resume = await _call(steps, effect)
+
+
+async def _call(steps: Generator[Any, Any, Any], effect: Effect) -> Effect:
+    """Make the call of a step. Return the function that resumes the steps with its result or its error."""
     try:
-        effect = next(steps)
-        while True:
-            try:
-                result = _resolve(effect())
-            except Exception as error:
-                effect = steps.throw(error)
-            else:
-                effect = steps.send(result)
-    except StopIteration as stop:
-        value: T = stop.value
-        return value
+        result = effect()
+        if inspect.isawaitable(result):
+            result = await result
+    except BaseException as error:  # thrown into the steps
+        return functools.partial(steps.throw, error)
+    return functools.partial(steps.send, result)
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """Events of a stream that its consumer may see."""
+
+    events: Sequence[Any]
+
+
+StreamSteps = Generator[Effect | Visible, Any, None]
+
+
+def drive_stream(steps: StreamSteps) -> Iterator[Any]:
+    """Yield the visible events of the steps of a stream."""
+    while (visible := drive(_until_visible(steps))) is not None:
+        yield from visible.events
+
+
+async def adrive_stream(steps: StreamSteps) -> AsyncIterator[Any]:
+    """Yield the visible events of the steps of a stream on the event loop."""
+    while (visible := await adrive(_until_visible(steps))) is not None:
+        for event in visible.events:
+            yield event
+
+
+def _until_visible(steps: StreamSteps) -> Steps[Visible | None]:
+    """Run the steps of a stream until there is something to see. Return None at their end."""
+    resume: Effect = functools.partial(next, steps)
+    while True:
+        try:
+            effect = resume()
+        except StopIteration:
+            return None
+        if isinstance(effect, Visible):
+            return effect
+        try:
+            result = yield effect
+        except BaseException as error:  # thrown into the steps
+            resume = functools.partial(steps.throw, error)
+        else:
+            resume = functools.partial(steps.send, result)
 
 
 class Guard(Protocol):

@@ -15,6 +15,8 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -22,6 +24,7 @@ from weakref import WeakKeyDictionary
 from compact import events
 from compact.delivery.stderr import say
 from compact.engine.call import CallOptions
+from compact.engine.effects import Steps, StreamSteps, Visible, adrive, adrive_stream, drive, drive_stream
 from compact.engine.overflow.retry import Retries
 from compact.exceptions import InsufficientBudget
 from compact.integrations.provider_compaction import BuildEvent, ProviderCompactions
@@ -45,15 +48,47 @@ R = TypeVar("R")
 Messages = list[Any]
 _warned: WeakKeyDictionary[CompactManager, set[str]] = WeakKeyDictionary()
 _warned_lock = threading.Lock()
-
-
-def _say_unreported(error: Exception) -> None:
-    say("compact", f"Could not report the provider's compaction: {type(error).__name__}: {error}")
+_END = object()
+"""The end of a stream."""
 
 
 def usage_of(response: Any) -> Any:
     """Return the `usage` attribute of a response, or None."""
     return getattr(response, "usage", None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """The calls of a model call that have a sync and an async form."""
+
+    preflight: Callable[..., Any]
+    reduce: Callable[..., Any]
+    recover: Callable[..., Any]
+    build_event: Callable[[BuildEvent], Any]
+    next_event: Callable[[Any], Callable[[], Any]]
+    """Returns the function that returns the next event of a stream, or `_END`."""
+
+    @classmethod
+    def sync(cls, manager: CompactManager) -> _Calls:
+        """Return the calls of a sync caller."""
+        return cls(
+            manager.preflight,
+            manager.reduce,
+            manager.recover,
+            lambda build: build(),
+            lambda stream: partial(next, iter(stream), _END),
+        )
+
+    @classmethod
+    def asynchronous(cls, manager: CompactManager) -> _Calls:
+        """Return the calls of an async caller."""
+        return cls(
+            manager.apreflight,
+            manager.areduce,
+            manager.arecover,
+            asyncio.to_thread,
+            lambda stream: partial(anext, aiter(stream), _END),
+        )
 
 
 class ModelCall:
@@ -63,6 +98,8 @@ class ModelCall:
     tool whose schema cannot be read counts as a failed compaction, not as a failed call. `read_usage` extracts the
     provider's token counts from a response. `scope` is entered around every call to the manager, so that a framework
     can set the parent span of the events.
+
+    Each method has a sync and an async form, and both run the same steps.
     """
 
     def __init__(
@@ -86,16 +123,12 @@ class ModelCall:
 
     def run(self, send: Callable[[Messages], R]) -> R:
         """Send the request, and send a shorter one after each context overflow."""
-        messages = self.prepare()
-        response = self._retries.run(messages, send, self._recover)
-        self.report(response)
+        response: R = drive(self._run(_Calls.sync(self.manager), send))
         return response
 
     async def arun(self, send: Callable[[Messages], Awaitable[R]]) -> R:
         """Run the call for an async caller."""
-        messages = await self.aprepare()
-        response = await self._retries.arun(messages, send, self._arecover)
-        await self._areport(response)
+        response: R = await adrive(self._run(_Calls.asynchronous(self.manager), send))
         return response
 
     def stream(self, open_stream: Callable[[Messages], Iterator[R]], *, prepared: Messages) -> Iterator[R]:
@@ -104,114 +137,128 @@ class ModelCall:
         The request is sent again if an overflow is reported before the first content. Until then, the events are held
         back. After that, the consumer has already seen a part of the response.
         """
-        messages = prepared
-        self._retries = Retries()
-        while True:
-            head = StreamHead()
-            try:
-                for event in open_stream(messages):
-                    self._report_event(event)
-                    yield from head.add(event)
-                yield from head.release()
-                return
-            except Exception as error:
-                if head.has_content:
-                    raise
-                try:
-                    messages = self.recover(error)
-                except StreamedOverflow as overflow:
-                    yield from (*head.release(), overflow.event)
-                    return
+        return drive_stream(self._stream(_Calls.sync(self.manager), open_stream, prepared))
 
-    async def astream(
+    def astream(
         self, open_stream: Callable[[Messages], AsyncIterator[R]], *, prepared: Messages | None = None
     ) -> AsyncIterator[R]:
         """Async version of `stream`. Pass `prepared` if `aprepare` already ran."""
-        messages = await self._first_messages(prepared)
-        while True:
-            head = StreamHead()
-            try:
-                async for event in open_stream(messages):
-                    await self._areport_event(event)
-                    for visible in head.add(event):
-                        yield visible
-                for visible in head.release():
-                    yield visible
-                return
-            except Exception as error:
-                if head.has_content:
-                    raise
-                try:
-                    messages = await self.arecover(error)
-                except StreamedOverflow as overflow:
-                    for visible in (*head.release(), overflow.event):
-                        yield visible
-                    return
+        return adrive_stream(self._stream(_Calls.asynchronous(self.manager), open_stream, prepared))
 
     def preflight(self) -> Messages:
         """Return the messages to send. Raise if compaction fails."""
-        with self._scope():
-            options = self._preflight_options()
-            try:
-                return self._remember(self.manager.preflight(self.session_id, self.messages, **options))
-            except InsufficientBudget:
-                if self.manager.cfg.policy.on_insufficient_budget == "raise":
-                    raise
-                return self._remember(self.manager.reduce(self.session_id, self.messages, **options))
+        return drive(self._preflight(_Calls.sync(self.manager)))
 
     async def apreflight(self) -> Messages:
         """Async version of `preflight`."""
-        with self._scope():
-            options = self._preflight_options()
-            try:
-                return self._remember(await self.manager.apreflight(self.session_id, self.messages, **options))
-            except InsufficientBudget:
-                if self.manager.cfg.policy.on_insufficient_budget == "raise":
-                    raise
-                return self._remember(await self.manager.areduce(self.session_id, self.messages, **options))
+        return await adrive(self._preflight(_Calls.asynchronous(self.manager)))
 
     def prepare(self) -> Messages:
         """Return the messages to send, which are the caller's own if compaction fails."""
-        self._retries = Retries()
-        try:
-            return self.preflight()
-        except InsufficientBudget:
-            raise
-        except Exception as error:
-            self._report_failure(error)
-            return list(self.messages)
+        return drive(self._prepare(_Calls.sync(self.manager)))
 
     async def aprepare(self) -> Messages:
         """Async version of `prepare`."""
-        self._retries = Retries()
-        try:
-            return await self.apreflight()
-        except InsufficientBudget:
-            raise
-        except Exception as error:
-            self._report_failure(error)
-            return list(self.messages)
+        return await adrive(self._prepare(_Calls.asynchronous(self.manager)))
 
     def recover(self, error: Exception) -> Messages:
         """Return a shorter request after a context overflow.
 
         Raise `error` itself if it is anything else, or if the request cannot be shortened any further.
         """
-        return self._retries.recover(error, self._recover)
+        return drive(self._recover(_Calls.sync(self.manager), error))
 
     async def arecover(self, error: Exception) -> Messages:
         """Async version of `recover`."""
-        return await self._retries.arecover(error, self._arecover)
+        return await adrive(self._recover(_Calls.asynchronous(self.manager), error))
 
     def report(self, response: Any) -> None:
         """Report the token counts of a response, to correct later estimates, and compactions of the provider."""
-        self.report_usage(self._read_usage(response))
-        self._emit_all(self._provider.read_response(response))
+        drive(self._report(_Calls.sync(self.manager), response))
 
     def report_usage(self, usage: Any) -> None:
         """Report token counts, if there are any, to correct later estimates."""
         if usage is not None:
             report_usage(self.manager, self.session_id, usage, messages=self.messages)
+
+    # The steps.
+
+    def _run(self, calls: _Calls, send: Callable[[Messages], Any]) -> Steps[Any]:
+        messages = yield from self._prepare(calls)
+        response = yield from self._retries.send(messages, send, partial(self._shorten, calls))
+        yield from self._report(calls, response)
+        return response
+
+    def _stream(self, calls: _Calls, open_stream: Callable[[Messages], Any], prepared: Messages | None) -> StreamSteps:
+        self._retries = Retries()
+        messages = (yield from self._prepare(calls)) if prepared is None else prepared
+        while True:
+            head = StreamHead()
+            try:
+                next_event = calls.next_event(open_stream(messages))
+                while (event := (yield next_event)) is not _END:
+                    yield from self._report_event(calls, event)
+                    yield Visible(head.add(event))
+                yield Visible(head.release())
+                return
+            except Exception as error:
+                if head.has_content:
+                    raise
+                try:
+                    messages = yield from self._recover(calls, error)
+                except StreamedOverflow as overflow:
+                    yield Visible((*head.release(), overflow.event))
+                    return
+
+    def _prepare(self, calls: _Calls) -> Steps[Messages]:
+        self._retries = Retries()
+        try:
+            return (yield from self._preflight(calls))
+        except InsufficientBudget:
+            raise
+        except Exception as error:
+            self._report_failure(error)
+            return list(self.messages)
+
+    def _preflight(self, calls: _Calls) -> Steps[Messages]:
+        with self._scope():
+            # A running agent must not stop because one turn and one tool pair do not fit, unless the policy says so.
+            options: CallOptions = {"floor": "newest", **self._options()}
+            arguments = (self.session_id, self.messages)
+            try:
+                return self._remember((yield partial(calls.preflight, *arguments, **options)))
+            except InsufficientBudget:
+                if self.manager.cfg.policy.on_insufficient_budget == "raise":
+                    raise
+                return self._remember((yield partial(calls.reduce, *arguments, **options)))
+
+    def _recover(self, calls: _Calls, error: Exception) -> Steps[Messages]:
+        return self._retries.recover(error, partial(self._shorten, calls))
+
+    def _shorten(self, calls: _Calls, error: Exception, attempt: int) -> Steps[Messages]:
+        with self._scope():
+            shorter = yield partial(calls.recover, self.session_id, self.messages, error, attempt=attempt)
+            return self._remember(shorter)
+
+    def _report_event(self, calls: _Calls, event: Any) -> Steps[None]:
+        response = response_of(event)
+        if response is not None:
+            yield from self._report(calls, response)
+        else:
+            yield from self._emit_all(calls, self._provider.read_event(event))
+
+    def _report(self, calls: _Calls, response: Any) -> Steps[None]:
+        self.report_usage(self._read_usage(response))
+        yield from self._emit_all(calls, self._provider.read_response(response))
+
+    def _emit_all(self, calls: _Calls, compactions: Iterator[BuildEvent]) -> Steps[None]:
+        if not self.manager.has_listeners:
+            return
+        try:
+            for build in compactions:
+                self.manager.emit_event(self.session_id, (yield partial(calls.build_event, build)))
+        except Exception as error:
+            say("compact", f"Could not report the provider's compaction: {type(error).__name__}: {error}")
 
     def _remember(self, messages: Messages) -> Messages:
         """Remember the request, because it is what a provider compacts."""
@@ -220,58 +267,6 @@ class ModelCall:
 
     def _new_redactor(self) -> OutboundRedactor:
         return OutboundRedactor(self.manager.cfg.redaction, hook=self.manager.cfg.redact)
-
-    def _preflight_options(self) -> CallOptions:
-        # A running agent must not stop because one turn and one tool pair do not fit, unless the policy says so.
-        return {"floor": "newest", **self._options()}
-
-    def _report_event(self, event: Any) -> None:
-        response = response_of(event)
-        if response is not None:
-            self.report(response)
-        else:
-            self._emit_all(self._provider.read_event(event))
-
-    async def _areport(self, response: Any) -> None:
-        self.report_usage(self._read_usage(response))
-        await self._aemit_all(self._provider.read_response(response))
-
-    async def _areport_event(self, event: Any) -> None:
-        response = response_of(event)
-        if response is not None:
-            await self._areport(response)
-        else:
-            await self._aemit_all(self._provider.read_event(event))
-
-    def _emit_all(self, compactions: Iterator[BuildEvent]) -> None:
-        if not self.manager.has_listeners:
-            return
-        try:
-            for build in compactions:
-                self.manager.emit_event(self.session_id, build())
-        except Exception as error:
-            _say_unreported(error)
-
-    async def _aemit_all(self, compactions: Iterator[BuildEvent]) -> None:
-        if not self.manager.has_listeners:
-            return
-        try:
-            for build in compactions:
-                self.manager.emit_event(self.session_id, await asyncio.to_thread(build))
-        except Exception as error:
-            _say_unreported(error)
-
-    async def _first_messages(self, prepared: Messages | None) -> Messages:
-        self._retries = Retries()
-        return await self.aprepare() if prepared is None else prepared
-
-    def _recover(self, error: Exception, attempt: int) -> Messages:
-        with self._scope():
-            return self._remember(self.manager.recover(self.session_id, self.messages, error, attempt=attempt))
-
-    async def _arecover(self, error: Exception, attempt: int) -> Messages:
-        with self._scope():
-            return self._remember(await self.manager.arecover(self.session_id, self.messages, error, attempt=attempt))
 
     def _report_failure(self, error: Exception) -> None:
         log_failure(error)
