@@ -23,6 +23,7 @@ from ingest.storage.payloads import DATA, decode_data
 from viewer.accounts.access import Right, user_grant
 from viewer.alerts.conditions import Decision, Match, decide, decide_silence, span_match
 from viewer.alerts.messages import alert_title
+from viewer.kinds import CHECK, ERROR, OVERFLOW, RETENTION
 from viewer.models import Alert, AlertCursor, AlertDelivery, AlertRule
 from viewer.sessions.queries import last_seq
 
@@ -32,7 +33,7 @@ _log = logging.getLogger("ariadne.alerts")
 _SPANS = f"""
 SELECT session_key, trace_id, span_id, parent_id, kind, {DATA}, seq FROM ingest_span
 WHERE session_key = ANY(%s) AND session_day = ANY(%s) AND seq > %s AND seq <= %s AND ended_at IS NOT NULL
-  AND kind IN ('compact.retention', 'compact.overflow_recovered', 'compact.error', 'compact.check')
+  AND kind IN ('{RETENTION}', '{OVERFLOW}', '{ERROR}', '{CHECK}')
 ORDER BY seq LIMIT %s
 """  # noqa: S608 - a constant
 Matches = dict[str, list[tuple[Match, Session]]]

@@ -15,15 +15,13 @@ from uuid import UUID
 from ingest.archive.hash_chain import canonical
 from ingest.storage.messages import MESSAGE_KEYS, REFERENCE
 from viewer.chat import strip_summary_marks
-from viewer.kinds import PREFIX, SUMMARY
+from viewer.kinds import CHECK, DECISION, ERROR, PREFIX, RETENTION, SUMMARY, WARNING
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import public_data, public_name
 from viewer.visibility.shapes import HIDDEN
 
 # Compaction events whose payload or properties contain text. The others contain figures and the ledger's hashes.
-_EVENTS_WITH_TEXT = frozenset(
-    {SUMMARY, "compact.retention", "compact.error", "compact.warning", "compact.trigger_decision", "compact.check"}
-)
+_EVENTS_WITH_TEXT = frozenset({SUMMARY, RETENTION, ERROR, WARNING, DECISION, CHECK})
 _NOT_TEXT = frozenset({"role", "type", "id", "hash", "fate", "rule", "into", REFERENCE, "policy"})
 _MAX_DEPTH = 12
 

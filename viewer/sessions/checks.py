@@ -49,7 +49,7 @@ class Check:
     spans: dict[str, SpanRow] = field(default_factory=dict)
     started_at: datetime | None = None
     _first: dict[str, SpanRow] = field(default_factory=dict)
-    _events: dict[type[Event], Event] = field(default_factory=dict)
+    _events: dict[type[Event], Event | None] = field(default_factory=dict)
     _result: CheckResult | None = None
 
     def add(self, span: SpanRow) -> None:
@@ -80,10 +80,10 @@ class Check:
 
     def event(self, event_class: type[E]) -> E | None:
         """Return the first event of a class. Its properties are None if the client did not send them."""
-        event = self._events.get(event_class)
-        if event is None and (span := self._first.get(event_class.name)) is not None:
-            event = self._events[event_class] = event_of(span.kind, span.data)  # type: ignore[assignment]
-        return event  # type: ignore[return-value]
+        if event_class not in self._events:
+            span = self._first.get(event_class.name)
+            self._events[event_class] = None if span is None else event_of(span.kind, span.data)
+        return self._events[event_class]  # type: ignore[return-value]
 
     @property
     def result(self) -> CheckResult:

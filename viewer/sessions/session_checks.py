@@ -153,6 +153,8 @@ def _counting_reports(spans: Iterable[SpanRow]) -> set[str]:
             keys.add(span.key)
         elif report is Report.SHARED:
             shared.append(span)
+    if not shared:
+        return keys
     kind = deciding_kind(Counter(span.kind for span in shared))
     return keys | {span.key for span in shared if span.kind == kind}
 

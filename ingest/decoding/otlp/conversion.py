@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from compact.events import ErrorEvent
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from ingest.decoding import timestamps
@@ -165,7 +166,7 @@ def _child_span(otlp_span: OtlpSpan, event: OtlpEvent, number: int, session_id: 
         parent_id=otlp_span.span_id,
         kind=kind,
         name=kind,
-        status="error" if kind == "compact.error" else "ok",
+        status="error" if kind == ErrorEvent.name else "ok",
         started_us=at_us,
         ended_us=at_us,
         data=_encode(data),

@@ -17,6 +17,7 @@ from viewer.costs.prices import Rates
 from viewer.costs.queries import costs_over_time, session_cost
 from viewer.models import AuditEntry, PriceOverride
 from viewer.sessions.checks import Check
+from viewer.sessions.session_checks import SessionChecks
 from viewer.sessions.spans import SpanRow
 
 pytestmark = pytest.mark.django_db
@@ -150,7 +151,6 @@ def rates(amount: str, cached: str, write: str, output: str) -> Rates:
 
 
 def compaction(before: int, after: int, invalidated: int, summary_model: str | None) -> Check:
-    check = Check("k")
     kinds: dict[str, dict[str, Any]] = {
         "compact.token_estimate": {"t_est": before, "max_tokens": 200_000},
         "compact.trigger_decision": {"triggered": True},
@@ -160,8 +160,10 @@ def compaction(before: int, after: int, invalidated: int, summary_model: str | N
         },
         "compact.summary_created": {"model": summary_model, "input_tokens": 60_000, "summary_tokens": 2_000},
     }
-    for seq, (kind, properties) in enumerate(kinds.items()):
-        check.add(SpanRow("t", f"s{seq}", None, kind, kind, "ok", HOUR, HOUR, None, seq, properties))
+    (check,) = SessionChecks(
+        SpanRow("t", f"s{seq}", None, kind, kind, "ok", HOUR, HOUR, None, seq, properties)
+        for seq, (kind, properties) in enumerate(kinds.items())
+    ).compactions()
     return check
 
 
