@@ -7,14 +7,15 @@ import random
 import shutil
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 from ports import reserve_port
+from wait import wait_until
 
 ACCESS_KEY, SECRET_KEY = "AGENT", "agentsecret"
 GUEST_KEY, GUEST_SECRET = "GUEST", "guestsecret"
@@ -74,17 +75,23 @@ def _reserve_port_pair(reservations: ExitStack) -> int:
 
 
 def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 40
-    while time.monotonic() < deadline:
+    """Wait until an object can be stored. The port accepts requests before the volumes do."""
+    client = boto3.client(
+        "s3",
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id=ACCESS_KEY,
+        aws_secret_access_key=SECRET_KEY,
+        config=Config(connect_timeout=2, read_timeout=10, retries={"total_max_attempts": 1}),
+    )
+
+    def is_ready() -> bool:
+        assert process.poll() is None, log.read_text()[-2000:]
         try:
-            urllib.request.urlopen(url, timeout=1).close()
-        except urllib.error.HTTPError as answer:
-            answer.close()
-            return
-        except OSError:
-            if process.poll() is not None:
-                raise AssertionError(log.read_text()[-2000:]) from None
-            time.sleep(0.05)
-        else:
-            return
-    raise AssertionError(log.read_text()[-2000:])
+            client.create_bucket(Bucket="ready")
+            client.put_object(Bucket="ready", Key="ready", Body=b"x")
+        except (BotoCoreError, ClientError):
+            return False
+        return True
+
+    assert wait_until(is_ready), log.read_text()[-2000:]

@@ -20,9 +20,10 @@ from typing import Any
 import psutil
 import psycopg
 
-from ariadne.runtime.postgres import Postgres
+from ariadne.runtime.postgres import Postgres, PostgresError
 from ingest.storage.payloads import DATA, unpack
 from tests.ports import reserve_port
+from tests.wait import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -105,23 +106,21 @@ class Stack:
             part.send_signal(signal.SIGSTOP if is_stalled else signal.SIGCONT)
 
     def start_postgres(self) -> None:
-        deadline = time.monotonic() + 90
-        while True:
+        errors: list[PostgresError] = []
+
+        def is_started() -> bool:
             try:
                 self.postgres.start()
-            except Exception:
+            except PostgresError as error:
                 # The children of the killed server may not have released its shared memory yet.
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
-            else:
-                return
+                errors.append(error)
+                return False
+            return True
+
+        assert wait_until(is_started), errors[-1:]
 
     def wait_until_ready(self, timeout_s: float = 90) -> None:
-        deadline = time.monotonic() + timeout_s
-        while get(self.port, "/readyz")[0] != 200:
-            assert time.monotonic() < deadline, "not ready"
-            time.sleep(0.05)
+        assert wait_until(lambda: get(self.port, "/readyz")[0] == 200, timeout_s=timeout_s), "not ready"
 
     def stop(self) -> None:
         if self.web is not None and self.web.poll() is None:
@@ -234,10 +233,8 @@ class Senders:
     def wait_for(self, more: int, timeout_s: float = 90) -> None:
         """Wait until `more` additional spans are acknowledged."""
         target = len(self.acknowledged) + more
-        deadline = time.monotonic() + timeout_s
-        while len(self.acknowledged) < target:
-            assert time.monotonic() < deadline, f"{len(self.acknowledged)} of {target}, statuses {self.statuses}"
-            time.sleep(0.02)
+        are_enough = wait_until(lambda: len(self.acknowledged) >= target, timeout_s=timeout_s)
+        assert are_enough, f"{len(self.acknowledged)} of {target}, statuses {self.statuses}"
 
 
 def span(trace_id: str, span_id: str) -> dict[str, Any]:

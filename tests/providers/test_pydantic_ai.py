@@ -21,6 +21,7 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
+from wait import wait_until
 
 APIS = ("chat", "responses", "anthropic")
 NO_LIMIT = UsageLimits(request_limit=None)
@@ -139,8 +140,7 @@ async def test_a_canceled_run_can_be_resumed(
             await run.get_output()
 
     task = asyncio.create_task(read_stream())
-    while len(provider.requests) == count:
-        await asyncio.sleep(0.01)
+    assert await asyncio.to_thread(wait_until, lambda: len(provider.requests) > count)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -35,23 +35,8 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def create_storage(endpoint: str, bucket: str) -> S3Storage:
     storage = S3Storage(bucket, "agents/prod", endpoint_url=endpoint, require_role=False)
-    _create_bucket(storage, bucket)
+    storage._client.create_bucket(Bucket=bucket)
     return storage
-
-
-def _create_bucket(storage: S3Storage, bucket: str) -> None:
-    # The port accepts requests shortly before the volumes do.
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            storage._client.create_bucket(Bucket=bucket)
-            storage._client.put_object(Bucket=bucket, Key="ready", Body=b"x")
-        except Exception:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-        else:
-            return
 
 
 @pytest.mark.req("S-STO-2")

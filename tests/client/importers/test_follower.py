@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -167,12 +166,22 @@ class Follow:
         self.upload = _Recording()
         self.reports: list[FileReport] = []
         self._is_stopped = False
+        self._polls = 0
         importer = Importer(LogFilter([root]), state or WatchState(None), lambda: self.upload)
         self._thread = threading.Thread(target=self._run, args=(importer,), daemon=True)
         self._thread.start()
 
     def _run(self, importer: Importer) -> None:
-        self.reports.extend(importer.follow(lambda: self._is_stopped))
+        self.reports.extend(importer.follow(self._check_stopped))
+
+    def _check_stopped(self) -> bool:
+        self._polls += 1
+        return self._is_stopped
+
+    def wait_for_polls(self) -> None:
+        """Wait until the logs have been read at least once again."""
+        before = self._polls
+        eventually(lambda: self._polls >= before + 3)
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -205,7 +214,8 @@ def test_a_growing_log_is_followed(tmp_path: Path) -> None:
         eventually(lambda: follow.spans("tool"))
         assert follow.spans("tool")[-1]["ended_at"] is None
         log.write(LINES[6][:50])
-        time.sleep(0.5)
+        follow.wait_for_polls()
+        assert follow.spans("tool")[-1]["ended_at"] is None
         log.write(LINES[6][50:])
         eventually(lambda: follow.spans("tool")[-1]["ended_at"])
         for line in LINES[7:]:

@@ -16,6 +16,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from people import client_for, create_project, create_transcript, create_user
+from wait import wait_until
 
 from ingest.archive import transcripts
 from ingest.models import AnchorMark, ChainLink, Project, Transcript
@@ -331,9 +332,7 @@ def test_an_anchor_waits_for_links_that_are_not_committed(data_dir: Path):
 async def test_the_schedule_writes_at_the_start_and_when_the_server_stops(data_dir: Path, settings):
     settings.ANCHOR_INTERVAL_S = 3600
     anchor_schedule.ensure_running()
-    async with asyncio.timeout(10):
-        while not (data_dir / "anchors.jsonl").exists():
-            await asyncio.sleep(0.01)
+    assert await asyncio.to_thread(wait_until, (data_dir / "anchors.jsonl").exists)
     await asyncio.to_thread(_add_entry)
     await anchor_schedule.stop()
     assert [anchor.number for anchor in anchor_file.read()[0]] == [1, 2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 import uuid
 from dataclasses import replace
 from datetime import timedelta
@@ -17,6 +16,7 @@ from compact.summarizers import ExtractiveSummarizer
 from conversations import conversation
 from live_server import Server
 from reader import client_of
+from wait import wait_until
 
 from ariadne.demo import coding_agent, research_agent
 from ariadne.demo.clock import PastClock
@@ -60,13 +60,14 @@ class TerseSummarizer:
 
 def what_if(client: httpx.Client, name: str, number: int = 1, **choice: object) -> str:
     """Return the what-if result, after waiting for the transcript, which is sent in the background."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        answer = client.get(f"/sessions/{name}/compactions/{number}/what-if/", params=choice)
-        if answer.status_code == 200:
-            return answer.text
-        time.sleep(0.1)
-    raise AssertionError(answer.status_code)
+    answers: list[httpx.Response] = []
+
+    def has_answer() -> bool:
+        answers.append(client.get(f"/sessions/{name}/compactions/{number}/what-if/", params=choice))
+        return answers[-1].status_code == 200
+
+    assert wait_until(has_answer), answers[-1].status_code
+    return answers[-1].text
 
 
 def replay(client: httpx.Client, name: str, number: int = 1) -> str:
