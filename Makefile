@@ -12,7 +12,7 @@ export PROCESSES ?= 1
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-client test-matrix test-release dist docs lint format types requirements bench soak lock browser clean
+.PHONY: help up test test-client test-matrix test-release dist docs lint lint-fast format types requirements bench soak lock browser clean
 
 help: ## list all targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -55,21 +55,23 @@ requirements: $(VENV)/.dev ## print each requirement with its tests and results
 lint: export DATA_DIR := .mypy_cache/ariadne
 docs: export DATA_DIR := build/ariadne
 
-lint: $(VENV)/.dev ## check format, rules, types, layers, complexity, words, spelling and JavaScript
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy ariadne ingest viewer compact_client/src/compact tests/client/integrations/typed_clients.py
+lint: lint-fast ## check format, rules, types, layers, complexity, words, spelling and JavaScript
+	$(BIN)/mypy ariadne ingest viewer compact_client/src/compact tests/builders.py tests/receiver.py tests/client/integrations/typed_clients.py
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.complexity
+	$(BIN)/python -m tools.javascript
+
+lint-fast: $(VENV)/.dev ## the part of lint that pre-commit runs before each commit
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
 	$(BIN)/python -m tools.words
 	$(BIN)/codespell
-	$(BIN)/python -m tools.javascript
 
 format: $(VENV)/.dev ## format the code and apply safe fixes
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev ## run the benchmarks, which takes minutes
+bench: $(VENV)/.bench ## run the benchmarks, which takes minutes
 	@$(BIN)/python -m pytest tests/bench -q -s -p no:cacheprovider --timeout=3600
 
 soak: $(VENV)/.dev ## run agents, pages and faults for ten minutes
@@ -104,6 +106,11 @@ $(CLIENT_VENV)/.ready: requirements/client.txt | $(VENV)/bin/python
 $(VENV)/.docs: requirements/docs.txt $(VENV)/.dev
 	@echo "Installing locked documentation tools …"
 	@$(BIN)/python tools/install.py requirements/docs.txt
+	@touch $@
+
+$(VENV)/.bench: requirements/bench.txt $(VENV)/.dev
+	@echo "Installing locked baselines …"
+	@$(BIN)/python tools/install.py requirements/bench.txt
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime

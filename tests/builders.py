@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from compact import CompactConfig, CompactManager, CompactPolicy, Message
+from compact.protocols import Summarizer, TokenEstimator
 from compact.testing import RecordingExporter
 
 
@@ -15,20 +17,21 @@ class Recorder(RecordingExporter):
 
     def last(self, name: str) -> dict[str, Any]:
         """Return the properties of the last event with this name."""
-        return self.of(name)[-1]["properties"]
+        properties: dict[str, Any] = self.of(name)[-1]["properties"]
+        return properties
 
 
-class FixedEstimator:
+class FixedEstimator(TokenEstimator):
     """An estimator that always returns the same count."""
 
     def __init__(self, tokens: int) -> None:
         self.tokens = tokens
 
-    def estimate(self, messages, model):
+    def estimate(self, messages: Sequence[Message], model: str) -> int:
         return self.tokens
 
 
-class SpySummarizer:
+class SpySummarizer(Summarizer):
     """A summarizer that records its input and returns or raises the given answers in order."""
 
     def __init__(self, *answers: str | Exception) -> None:
@@ -36,7 +39,7 @@ class SpySummarizer:
         self.seen: list[list[Message]] = []
         self.styles: list[str] = []
 
-    def summarize(self, messages, style, keep_keys):
+    def summarize(self, messages: Sequence[Message], style: str, keep_keys: Sequence[str]) -> Message:
         self.seen.append(list(messages))
         self.styles.append(style)
         answer = self.answers[min(len(self.seen), len(self.answers)) - 1]

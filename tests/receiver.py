@@ -27,7 +27,8 @@ class Request:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        return json.loads(self.raw)["batch"]
+        batch: list[dict[str, Any]] = json.loads(self.raw)["batch"]
+        return batch
 
 
 @dataclass
@@ -35,7 +36,7 @@ class Answer:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: dict[str, Any] = field(default_factory=dict)
-    wait: Callable[[], None] | None = None
+    wait: Callable[[], object] | None = None
 
 
 class Receiver:
@@ -86,7 +87,7 @@ class Receiver:
 
     def hang(self) -> Answer:
         """Return an answer that is sent only when the test ends."""
-        return Answer(wait=lambda: self.released.wait(30) and None)
+        return Answer(wait=lambda: self.released.wait(30))
 
     @property
     def events(self) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 # The first run of pytest ends with $FIRST, the run of the tests that failed with $SECOND.
@@ -93,3 +94,12 @@ def test_the_same_seed_gives_the_same_order() -> None:
     assert sorted(orders[0]) == sorted(orders[2])
     files = [line.partition("::")[0] for line in orders[0]]
     assert sum(left != right for left, right in itertools.pairwise(files)) == 1
+
+
+def test_pre_commit_runs_targets_of_make() -> None:
+    """One definition of the checks. Local hooks need no network."""
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert repository["repo"] == "local"
+    for hook in repository["hooks"]:
+        assert hook["language"] == "system"
+        assert subprocess.run([*hook["entry"].split(), "--dry-run"], cwd=ROOT, check=False).returncode == 0

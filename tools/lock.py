@@ -34,7 +34,8 @@ def main() -> None:
     lock("client", client_only, constraint=dev_lock)
     # For tools/install.py, which gets uv before anything else.
     lock("uv", [d for d in dev if d.startswith("uv~=")], constraint=dev_lock)
-    lock("docs", server["dependency-groups"]["docs"], constraint=dev_lock)
+    for group in ("bench", "docs", "node"):
+        lock(group, server["dependency-groups"][group], constraint=dev_lock)
 
 
 def lock(name: str, requirements: list[str], *, constraint: Path | None = None) -> None:

