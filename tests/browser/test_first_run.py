@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -81,7 +82,7 @@ def test_three_steps_lead_to_the_first_session(sign_in: SignIn, server: Server, 
     expect(page.get_by_test_id("compaction-marker").first).to_be_visible()
 
     assert '"count":1' in run(["bash", "-c", programs["curl"]], tmp_path).replace(" ", "")
-    script = f"{programs['OpenTelemetry']}\n{sys.executable} - <<'EOF'\n{OTLP_PROGRAM}\nEOF\n"
+    script = f"{programs['OpenTelemetry']}\n{shlex.quote(sys.executable)} - <<'EOF'\n{OTLP_PROGRAM}\nEOF\n"
     run(["bash", "-c", script], tmp_path)
     page.goto("/")
     expect(page.get_by_test_id("session-row").filter(has_text="from-otlp")).to_be_visible()
