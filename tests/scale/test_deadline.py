@@ -31,7 +31,7 @@ async def test_a_page_that_takes_too_long_is_503() -> None:
 
 
 async def test_a_download_may_take_longer_than_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the start of the response has a deadline. The clock of the event loop moves on, so the test does not wait."""
+    """Only the start of the response has a deadline. The test moves the clock of the event loop."""
     loop = asyncio.get_running_loop()
     clock = loop.time
 
