@@ -111,7 +111,7 @@ def test_a_comment_appears_at_once_on_the_page_of_a_compaction(sign_in: SignIn, 
 def test_errors_of_comments_and_bookmarks_are_shown(sign_in: SignIn, session: str) -> None:
     """A server error is a message, and the star keeps its state."""
     page = sign_in("operator")
-    for pattern in ("**/comments/*", "**/bookmark/*"):
+    for pattern in ("**/sessions/*/comments/*", "**/bookmark/*"):
         page.route(pattern, lambda route: route.fulfill(status=500, body=""))
     page.goto(f"/sessions/{session}/compactions/1/")
     expect(page.locator("comment-thread")).to_have_text("Can't load the comments. Retrying…")

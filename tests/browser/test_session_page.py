@@ -275,11 +275,11 @@ def test_a_compaction_without_a_reported_result_claims_nothing(server: Server, s
     expect(page.locator('[data-slot="compaction_count"]')).to_have_text("0")
     story = "1 compaction started, but its result wasn't reported."
     expect(page.locator('[data-slot="story"]')).to_have_text(story)
+    inspector = page.get_by_test_id("inspector")
+    expect(inspector).to_contain_text("A compaction started. Its result wasn't reported.")
+    expect(inspector).not_to_contain_text("0 messages")
     page.goto(f"/sessions/{session.session_id}/compactions/1/")
-    expect(page.locator(".story")).to_contain_text("A compaction started. Its result wasn't reported.")
-    expect(page.locator(".figures")).not_to_contain_text("0 messages")
-    expect(page.locator("#summary")).to_contain_text("The client didn't report a summary.")
-    expect(page.get_by_test_id("compaction-cost")).to_contain_text("didn't report the size of the prompt afterward")
+    expect(page.locator("h1")).to_have_text("Page not found")
 
 
 def test_a_prompt_without_reported_parts_is_one_part(server: Server, sign_in: SignIn) -> None:

@@ -14,6 +14,7 @@ from ingest.models import Project, Session, Trace
 from ingest.storage import retention
 from ingest.storage.database import partitions
 
+# Passed to each run, so that a test that runs at midnight has one day.
 TODAY = datetime.now(UTC).date()
 
 pytestmark = pytest.mark.django_db
@@ -58,9 +59,9 @@ def spans(key: uuid.UUID) -> int:
 @pytest.mark.req("P-STO-1")
 def test_partitions_are_created_a_week_ahead() -> None:
     """A second run creates nothing."""
-    report = retention.run()
+    report = retention.run(today=TODAY)
     assert set(partitions.upcoming_days(TODAY)) <= set(days())
-    assert retention.run().created_days == []
+    assert retention.run(today=TODAY).created_days == []
     assert TODAY in report.created_days or TODAY in days()
 
 
@@ -69,7 +70,7 @@ def test_a_day_past_retention_is_dropped() -> None:
     """The partition is dropped with its sessions and traces. Newer days stay."""
     owner = project("short", retention_days=30)
     old, new = session(owner, 31), session(owner, 30)
-    report = retention.run()
+    report = retention.run(today=TODAY)
     assert report.dropped_days == [TODAY - timedelta(days=31)]
     assert (spans(old), spans(new)) == (0, 1)
     assert list(Session.objects.filter(project_id=owner.pk).values_list("session_key", flat=True)) == [new]
@@ -82,7 +83,7 @@ def test_other_projects_keep_their_sessions_of_the_same_day() -> None:
     short = project("short", retention_days=7)
     keeps, held = project("keeps"), project("held", retention_days=1, legal_hold=True)
     expired, kept, on_hold = session(short, 10), session(keeps, 10), session(held, 10)
-    report = retention.run()
+    report = retention.run(today=TODAY)
     assert (report.dropped_days, report.reduced_days) == ([], [TODAY - timedelta(days=10)])
     assert [spans(key) for key in (expired, kept, on_hold)] == [0, 1, 1]
 
@@ -102,4 +103,4 @@ def test_other_partitions_are_left_alone() -> None:
     with connection.cursor() as cursor:
         cursor.execute("CREATE TABLE ingest_span_default PARTITION OF ingest_span DEFAULT")
     session(project("brief", retention_days=1), 5)
-    assert retention.run().dropped_days == [TODAY - timedelta(days=5)]
+    assert retention.run(today=TODAY).dropped_days == [TODAY - timedelta(days=5)]
