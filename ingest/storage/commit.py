@@ -296,7 +296,7 @@ async def _find_stored_spans(
     candidates = session_spans
     if maybe_stored is not None:
         candidates = {}
-        for key, spans in session_spans.items() if maybe_stored else ():
+        for key, spans in session_spans.items():
             if matches := [span for span in spans if (span.trace_id, span.span_id) in maybe_stored]:
                 candidates[key] = matches
     if not candidates:

@@ -165,8 +165,5 @@ class ProjectOpenSpans:
         self._keys = keys
         self._project_id = project_id
 
-    def __bool__(self) -> bool:
-        return bool(self._keys)
-
     def __contains__(self, key: object) -> bool:
         return (self._project_id, key) in self._keys

@@ -142,7 +142,9 @@ def test_the_retention_check_finds_nothing_lost_in_a_summary_with_enough_room(na
     """The summarizer and the retention check recognize the same facts, in every script."""
     messages = history(name)
     summary = ExtractiveSummarizer().summarize_span(messages, max_tokens=MAX_TOKENS)
-    report = retention.check(messages, [Message("assistant", summary.render())], summary, max_tokens=MAX_TOKENS)
+    report = retention.restore_lost_facts(
+        messages, [Message("assistant", summary.render())], summary, max_tokens=MAX_TOKENS
+    )
     assert not report.is_blocking
     assert report.weighted_retention == 1.0
 
@@ -151,7 +153,7 @@ def test_the_retention_check_finds_nothing_lost_in_a_summary_with_enough_room(na
 def test_the_retention_check_restores_what_an_empty_summary_lost(name):
     """Rules, ids, numbers and paths are restored verbatim if there is room."""
     messages = history(name)
-    report = retention.check(messages, [], StructuredSummary(), max_tokens=MAX_TOKENS)
+    report = retention.restore_lost_facts(messages, [], StructuredSummary(), max_tokens=MAX_TOKENS)
     assert not report.is_blocking
     assert report.weighted_retention == 1.0
 

@@ -20,7 +20,7 @@ def prompt_with(summary: StructuredSummary) -> list[Message]:
 
 
 def check(summary: StructuredSummary, *, max_tokens: int = 1000) -> retention.RetentionReport:
-    return retention.check(REMOVED, prompt_with(summary), summary, max_tokens=max_tokens)
+    return retention.restore_lost_facts(REMOVED, prompt_with(summary), summary, max_tokens=max_tokens)
 
 
 @pytest.mark.req("P-KR-4")
@@ -52,13 +52,13 @@ SHORT_SESSION = [
 def test_goals_decisions_open_items_and_files_are_counted():
     """A summary without them is not reported as complete, and one with them is."""
     empty = StructuredSummary()
-    report = retention.check(SHORT_SESSION, [Message("assistant", "x")], empty, max_tokens=5)
+    report = retention.restore_lost_facts(SHORT_SESSION, [Message("assistant", "x")], empty, max_tokens=5)
     kinds = ("goal", "decision", "open_item", "file")
     assert [(report.kept_count(kind), report.total_count(kind)) for kind in kinds] == [(0, 1)] * 4
     assert report.kept_count() == 0
     assert report.weighted_retention == 0.0
     summary = ExtractiveSummarizer().summarize_span(SHORT_SESSION, max_tokens=1000)
-    report = retention.check(SHORT_SESSION, prompt_with(summary), summary, max_tokens=1000)
+    report = retention.restore_lost_facts(SHORT_SESSION, prompt_with(summary), summary, max_tokens=1000)
     assert [(report.kept_count(kind), report.total_count(kind)) for kind in kinds] == [(1, 1)] * 4
     assert report.kept_count() == report.total_count()
 
@@ -67,7 +67,7 @@ def test_goals_decisions_open_items_and_files_are_counted():
 def test_goals_decisions_open_items_and_files_are_restored(style):
     """An empty summary of any style is repaired."""
     empty = StructuredSummary(style=style)
-    report = retention.check(SHORT_SESSION, [Message("assistant", "x")], empty, max_tokens=500)
+    report = retention.restore_lost_facts(SHORT_SESSION, [Message("assistant", "x")], empty, max_tokens=500)
     kinds = ("goal", "decision", "open_item", "file")
     assert [report.by_kind[kind]["restored"] for kind in kinds] == [1] * 4
     assert report.kept_count() == report.total_count()
@@ -94,21 +94,25 @@ def test_a_name_that_the_summary_lists_is_kept():
     """Without the slash behind it, `templates` is only known to be a path by its label."""
     removed = [Message("assistant", "Copy templates/ to the image.", id="a1")]
     summary = StructuredSummary(entities=(Entity("templates", "said paths", ("a1",)),))
-    report = retention.check(removed, prompt_with(summary), summary, max_tokens=1000)
+    report = retention.restore_lost_facts(removed, prompt_with(summary), summary, max_tokens=1000)
     assert (report.kept_count("path"), report.total_count("path")) == (1, 1)
 
 
 def test_a_number_with_a_comma_is_one_number():
     """6,097 is a single fact. Its parts 6 and 097 are not counted, restored or reported separately."""
     removed = [Message("assistant", "The count of the north pool is 6,097 now.", id="a1")]
-    report = retention.check(removed, prompt_with(StructuredSummary()), StructuredSummary(), max_tokens=1000)
+    report = retention.restore_lost_facts(
+        removed, prompt_with(StructuredSummary()), StructuredSummary(), max_tokens=1000
+    )
     assert [fact.text for fact in report.restored if fact.kind == "number"] == ["6,097"]
 
 
 def test_an_amount_and_its_unit_are_one_fact():
     """If 45.3% is restored, the number 45.3 is not reported as lost."""
     removed = [Message("assistant", "The share of the north pool is 45.3% now.", id="a1")]
-    report = retention.check(removed, prompt_with(StructuredSummary()), StructuredSummary(), max_tokens=1000)
+    report = retention.restore_lost_facts(
+        removed, prompt_with(StructuredSummary()), StructuredSummary(), max_tokens=1000
+    )
     assert [fact.text for fact in (*report.restored, *report.lost)] == ["45.3%"]
 
 
@@ -125,7 +129,7 @@ def test_a_restored_constraint_displaces_less_important_lines():
     """A full summary drops facts to make room for an instruction."""
     summary = StructuredSummary(facts=tuple(Note(f"row {n} holds value_{n}") for n in range(100)))
     size = len(summary.render()) // 3
-    report = retention.check(REMOVED, prompt_with(summary), summary, max_tokens=size // 2)
+    report = retention.restore_lost_facts(REMOVED, prompt_with(summary), summary, max_tokens=size // 2)
     assert not report.is_blocking
     assert "Never deploy to cluster eu-prod-7 on a Friday." in report.summary.render()
     assert len(report.summary.facts) < 100
@@ -137,7 +141,7 @@ def test_instructions_of_the_previous_summary_are_checked_too():
         constraints=(Note("Never email the customer.", ("m1",)),), open_items=(OpenItem("Call the bank"),)
     )
     fresh = StructuredSummary(facts=(Note("something else"),))
-    report = retention.check([], prompt_with(fresh), fresh, max_tokens=400, previous=previous)
+    report = retention.restore_lost_facts([], prompt_with(fresh), fresh, max_tokens=400, previous=previous)
     assert "Never email the customer." in report.summary.render()
     assert "Call the bank" in report.summary.render()
 
@@ -145,5 +149,5 @@ def test_instructions_of_the_previous_summary_are_checked_too():
 def test_a_pasted_log_line_is_not_an_instruction():
     """`can't` among symbols does not block a plan."""
     log = Message("user", "/tmp/x/1.py:3:1: E501 0xe9 [can't] {} :: <<<<>>>> ==== ---- 99%", id="u9")
-    report = retention.check([log], [Message("assistant", "x")], StructuredSummary(), max_tokens=5)
+    report = retention.restore_lost_facts([log], [Message("assistant", "x")], StructuredSummary(), max_tokens=5)
     assert not report.is_blocking

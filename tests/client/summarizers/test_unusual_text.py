@@ -87,7 +87,7 @@ def test_any_text_can_be_summarized_checked_stored_and_continued(messages, max_t
     summary = summarizer.summarize_span(removed, visible=visible, style=style, max_tokens=max_tokens)
     assert StructuredSummary.from_dict(json.loads(json.dumps(summary.to_dict()))) == summary
     rendered = [*visible, Message("assistant", summary.render(version=1))]
-    retention.check(removed, rendered, summary, max_tokens=max_tokens)
+    retention.restore_lost_facts(removed, rendered, summary, max_tokens=max_tokens)
     summarizer.summarize_span(visible, previous=summary, style=style, max_tokens=max_tokens)
 
 

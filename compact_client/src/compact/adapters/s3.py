@@ -26,7 +26,7 @@ from compact.adapters.transcript import (
     transcript_name,
 )
 from compact.delivery.batcher import Batcher, Sink
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 from compact.exceptions import ConfigError
 from compact.messages import Message
 from compact.protocols import ArchivedTranscript
@@ -198,7 +198,7 @@ class _EventUploads(Sink):
                 self._objects.create(batch.key, batch.body, "application/x-ndjson")
             except Exception as error:
                 if not self._retry_delay_s:
-                    say("compact", f"Cannot upload events to S3, retrying: {type(error).__name__}: {error}")
+                    log_problem("compact", f"Cannot upload events to S3, retrying: {type(error).__name__}: {error}")
                 self._retry_delay_s = min(_MAX_RETRY_DELAY_S, 2 * self._retry_delay_s or 1.0)
                 return self._retry_delay_s
             self._pending.popleft()
@@ -215,7 +215,7 @@ class _EventUploads(Sink):
         self._pending.clear()
 
     def _drop(self, batch: _Batch, reason: str) -> None:
-        say("compact", f"{batch.events} events were not archived to S3: {reason}.")
+        log_problem("compact", f"{batch.events} events were not archived to S3: {reason}.")
 
 
 def _connect(region: str | None, endpoint_url: str | None, *, require_role: bool) -> Any:

@@ -14,7 +14,7 @@ from compact.delivery.counts import Counts
 from compact.delivery.endpoint import Endpoint, spool_directory
 from compact.delivery.sender import Encoder, Sender
 from compact.delivery.spool import Record, Spool
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 
 
 class Pipeline:
@@ -91,9 +91,13 @@ class Pipeline:
             return
         subject = f"{pending} {self._noun}{'s' if pending > 1 else ''}"
         if not self._spool.is_durable:
-            say("Ariadne", f"{subject} could not be sent to {self._endpoint.display_url} and are lost (no spool).")
+            log_problem(
+                "Ariadne", f"{subject} could not be sent to {self._endpoint.display_url} and are lost (no spool)."
+            )
         elif not self._sender.is_failing:
-            say("Ariadne", f"{subject} could not be sent to {self._endpoint.display_url} in time and stay on disk.")
+            log_problem(
+                "Ariadne", f"{subject} could not be sent to {self._endpoint.display_url} in time and stay on disk."
+            )
 
 
 class _Worker(Sink):

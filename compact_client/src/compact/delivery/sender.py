@@ -15,7 +15,7 @@ from compact.delivery.backoff import Backoff, parse_retry_after
 from compact.delivery.counts import Counts
 from compact.delivery.endpoint import Endpoint
 from compact.delivery.spool import Record, Spool
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 
 if TYPE_CHECKING:
     import httpx
@@ -115,7 +115,7 @@ class Sender:
         if self.is_failing:
             pending = self._spool.pending
             suffix = f" Sending {pending} pending {self._encoder.noun}s." if pending else ""
-            say("Ariadne", f"{self._endpoint.display_url} is reachable again.{suffix}")
+            log_problem("Ariadne", f"{self._endpoint.display_url} is reachable again.{suffix}")
         self._warned_at = None
         self._backoff.reset()
         return 0.0
@@ -144,11 +144,11 @@ class Sender:
             self._counts.sent += record.count - len(rejected)
             self._counts.rejected += len(rejected)
             if rejected:
-                say("Ariadne", f"The server rejected {len(rejected)} of {subject}. First error: {rejected[0]}")
+                log_problem("Ariadne", f"The server rejected {len(rejected)} of {subject}. First error: {rejected[0]}")
         else:
             self._counts.rejected += record.count
             reason = rejected[:1] or dict(response.body)
-            say("Ariadne", f"The server rejected {subject} with HTTP {response.status}: {reason}")
+            log_problem("Ariadne", f"The server rejected {subject} with HTTP {response.status}: {reason}")
         self._encoder.report(record, response.status, response.body)
 
     def _try_post(self, record: Record) -> Response | None:
@@ -220,7 +220,7 @@ class Sender:
             return
         self._warned_at = now
         place = "on disk" if self._spool.is_durable else "in memory"
-        say(
+        log_problem(
             "Ariadne",
             f"Cannot send to {self._endpoint.display_url} ({problem}). "
             f"Unsent {self._encoder.noun}s are kept {place}. Next attempt in {delay_s:.1f} s.",

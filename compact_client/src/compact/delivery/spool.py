@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from compact.delivery.counts import Counts
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 
 try:
     import fcntl
@@ -131,7 +131,7 @@ class Spool:
             return self._store
 
     def _fall_back(self, problem: str) -> None:
-        say("Ariadne", f"{problem}. New data is kept in memory only.")
+        log_problem("Ariadne", f"{problem}. New data is kept in memory only.")
         self._directory = None
         # Closing releases the locks, so that another process can send what is on disk.
         self._store.close()

@@ -7,7 +7,7 @@ import sys
 from compact.redaction import default_redactor
 
 
-def say(prefix: str, text: str) -> None:
+def log_problem(prefix: str, text: str) -> None:
     """Write `[prefix] text` to stderr. Secrets are redacted, because the text may quote a URL or an event."""
     clean, _ = default_redactor().text(text)
     try:

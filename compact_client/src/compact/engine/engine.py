@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from compact import events
 from compact.config import CompactConfig
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 from compact.engine.archival_results import ArchivalResults
 from compact.engine.call import Call, FixedTokens
 from compact.engine.effects import Steps
@@ -150,7 +150,7 @@ class Engine:
         details = events.MessageDetails(message_ids=[message.id or "" for message in malformed])
         check.emit(events.WarningEvent(severity="medium", code="malformed_message", message=text, details=details))
         if not check.has_listeners:
-            say("compact", text)
+            log_problem("compact", text)
 
     def adopt_stored_plan(self, session: Session, items: Sequence[Any], check: events.CheckSpan) -> Steps[None]:
         """Replace the session's plan with the one that another process committed, and render under it."""

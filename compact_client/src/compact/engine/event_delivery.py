@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 from compact.engine.effects import Steps
 from compact.protocols import Exporter, StorageAdapter
 
@@ -61,4 +61,4 @@ class EventDelivery:
         now = time.monotonic()
         if now - self._last_reports.get(problem, -_REPORT_INTERVAL_S) >= _REPORT_INTERVAL_S:
             self._last_reports = {problem: now}
-            say("Ariadne", problem)
+            log_problem("Ariadne", problem)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from compact import events
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 from compact.engine.call import Call
 from compact.engine.compaction.archive import TranscriptArchive
 from compact.engine.compaction.attempts import CompactionAttempts
@@ -122,7 +122,7 @@ class Preflight:
         if self._check.has_listeners:
             self._check.emit(event)
         elif failure is None:
-            say("compact", f"The request has {tokens:,} tokens but the budget is {budget:,}: {event.reason}.")
+            log_problem("compact", f"The request has {tokens:,} tokens but the budget is {budget:,}: {event.reason}.")
 
     def _free_tokens(self) -> int:
         """Return the room for rehydrated content."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from compact import events
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 from compact.engine.call import Call
 from compact.engine.effects import Steps
 from compact.engine.engine import Engine
@@ -42,7 +42,7 @@ def reduce_request(engine: Engine, session: Session, call: Call) -> Steps[list[A
         f"The messages that must stay exceed the budget. The request was reduced to them, from {tokens_before:,} to "
         f"{session.request.message_tokens:,} tokens. Protect fewer messages or use a model with a larger window."
     )
-    say("compact", text)
+    log_problem("compact", text)
     check.emit(
         events.WarningEvent(
             severity="high",

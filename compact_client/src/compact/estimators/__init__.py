@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compact.estimators.noop import NoopEstimator
+from compact.estimators.byte_estimator import NoopEstimator
 from compact.estimators.tiktoken import TiktokenEstimator
 
 __all__ = ["NoopEstimator", "TiktokenEstimator"]

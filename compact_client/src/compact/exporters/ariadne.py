@@ -15,7 +15,7 @@ from compact.delivery.batcher import Batcher
 from compact.delivery.counts import Counts
 from compact.delivery.endpoint import LOCAL_URL, Endpoint, configured_url
 from compact.delivery.pipeline import Pipeline
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 from compact.exceptions import ConfigError
 from compact.exporters.encoder import EventEncoder
 
@@ -54,7 +54,9 @@ class AriadneExporter:
         self._queue: Batcher | _NoQueue = _NoQueue()
         self.url = ""
         if not (url or configured_url()):
-            say("Ariadne", f"ARIADNE_URL is not set, so no events are sent. Set it, for example to {LOCAL_URL}.")
+            log_problem(
+                "Ariadne", f"ARIADNE_URL is not set, so no events are sent. Set it, for example to {LOCAL_URL}."
+            )
             return
         endpoint = Endpoint.resolve(url, api_key, "/ingest")
         self.url = endpoint.url

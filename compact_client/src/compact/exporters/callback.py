@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 
 
 class CallbackExporter:
@@ -19,4 +19,4 @@ class CallbackExporter:
         try:
             self._callback(event)
         except Exception as error:
-            say("compact", f"The exporter callback failed: {type(error).__name__}: {error}")
+            log_problem("compact", f"The exporter callback failed: {type(error).__name__}: {error}")

@@ -11,7 +11,7 @@ from typing import Any
 from compact.delivery import fast_json
 from compact.delivery.counts import Counts
 from compact.delivery.spool import Record
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 from compact.events import WarningEvent, flat_record, iso, utc_now
 
 Event = dict[str, Any]
@@ -82,7 +82,7 @@ class EventEncoder:
 
     def _report_drops(self, count: int) -> Event:
         message = f"{count} events were dropped because the queue or the spool was full"
-        say("Ariadne", f"{message}.")
+        log_problem("Ariadne", f"{message}.")
         warning = WarningEvent(severity="high", code="events_dropped", message=message, count=count)
         session_id = self._last_session_id or "compact-exporter"
         return flat_record(session_id, warning, ts=iso(utc_now()), status="error")
@@ -112,7 +112,9 @@ def encode_event(event: Event, *, max_bytes: int) -> bytes:
 
 def _shrink(span: Event, size: int, max_bytes: int) -> Event:
     """Return the event with texts truncated until it has at most `max_bytes`."""
-    say("Ariadne", f"An event of {size:,} bytes is over the limit of {max_bytes:,}. Its longest texts are truncated.")
+    log_problem(
+        "Ariadne", f"An event of {size:,} bytes is over the limit of {max_bytes:,}. Its longest texts are truncated."
+    )
     max_chars = max_bytes // 2
     while max_chars >= _MIN_TEXT_CHARS:
         short: Event = _truncate_texts(span, max_chars)

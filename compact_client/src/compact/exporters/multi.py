@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 from compact.protocols import Exporter
 
 
@@ -28,7 +28,7 @@ class MultiExporter:
             try:
                 exporter.emit(event)
             except Exception as error:
-                say("compact", f"{type(exporter).__name__} failed: {type(error).__name__}: {error}")
+                log_problem("compact", f"{type(exporter).__name__} failed: {type(error).__name__}: {error}")
 
     def flush(self, timeout_s: float = 2.0) -> bool:
         """Flush every exporter that can be flushed. Return False if one of them timed out."""

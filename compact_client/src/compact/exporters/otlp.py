@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from compact.delivery.batcher import Batcher, Sink
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 from compact.events import CheckEvent
 from compact.exporters.otlp_provider import EventIds, OwnProvider, application_provider
 
@@ -107,7 +107,7 @@ class _SpanBuilder(Sink):
             try:
                 self._add(item["event"], item["context"])
             except Exception as error:
-                say("compact", f"Cannot export an event to OpenTelemetry: {type(error).__name__}: {error}")
+                log_problem("compact", f"Cannot export an event to OpenTelemetry: {type(error).__name__}: {error}")
 
     def after_fork(self) -> None:
         self._open.clear()

@@ -22,7 +22,7 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from compact import events
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 from compact.engine.call import CallOptions
 from compact.engine.effects import Steps, StreamSteps, Visible, adrive, adrive_stream, drive, drive_stream
 from compact.engine.overflow.retry import Retries
@@ -258,7 +258,7 @@ class ModelCall:
             for build in compactions:
                 self.manager.emit_event(self.session_id, (yield partial(calls.build_event, build)))
         except Exception as error:
-            say("compact", f"Could not report the provider's compaction: {type(error).__name__}: {error}")
+            log_problem("compact", f"Could not report the provider's compaction: {type(error).__name__}: {error}")
 
     def _remember(self, messages: Messages) -> Messages:
         """Remember the request, because it is what a provider compacts."""
@@ -274,7 +274,7 @@ class ModelCall:
         try:
             self.manager.emit_event(self.session_id, event)
         except Exception as reason:
-            say("compact", f"Could not report the failure: {type(reason).__name__}: {reason}")
+            log_problem("compact", f"Could not report the failure: {type(reason).__name__}: {reason}")
 
 
 def new_session_id(framework: str) -> str:
@@ -296,7 +296,7 @@ def warn_once(
         if code in codes:
             return
         codes.add(code)
-    say("compact", message)
+    log_problem("compact", message)
     manager.emit_event(session_id, events.WarningEvent(severity=severity, code=code, message=message))
 
 
@@ -313,9 +313,9 @@ def report_usage(
     try:
         manager.report_usage(session_id, usage, messages=messages)
     except Exception as error:
-        say("compact", f"Could not read the provider's token usage: {type(error).__name__}: {error}")
+        log_problem("compact", f"Could not read the provider's token usage: {type(error).__name__}: {error}")
 
 
 def log_failure(error: Exception) -> None:
     """Write one line to stderr about a failed compaction."""
-    say("compact", f"Compaction failed, sending the request unchanged: {type(error).__name__}: {error}")
+    log_problem("compact", f"Compaction failed, sending the request unchanged: {type(error).__name__}: {error}")

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 from compact.manager import CompactManager
 from compact.recall import check_limits, render_passages
 
@@ -77,7 +77,7 @@ class RecallTool(dict[str, Any]):
 
 
 def _report_failure(error: Exception) -> str:
-    say("compact", f"Recall failed: {type(error).__name__}: {error}")
+    log_problem("compact", f"Recall failed: {type(error).__name__}: {error}")
     return "The search failed. Continue without it."
 
 

@@ -13,25 +13,25 @@ from compact.messages import Message
 from compact.messages.span import SpanReference
 from compact.summarizers.extraction.argument_names import argument_blocks
 from compact.summarizers.extraction.blocks import Block
-from compact.summarizers.extraction.call_runs import number_runs
+from compact.summarizers.extraction.call_runs import number_repeated_calls
 from compact.summarizers.extraction.coverage import request_chars
 from compact.summarizers.extraction.entities import find_entities, original_spelling
 from compact.summarizers.extraction.line_classifier import is_open_item
 from compact.summarizers.extraction.span_index import SpanIndex
 from compact.summarizers.extraction.state.decision_context import DecisionContexts
-from compact.summarizers.extraction.state.state_blocks import with_state
+from compact.summarizers.extraction.state.state_blocks import insert_session_state
 from compact.summarizers.extraction.state.todo_list import PLAN_FIELD, TodoList, read_todo_list
 from compact.summarizers.extraction.summary_blocks import earlier_blocks, message_blocks
 from compact.summarizers.extraction.summary_builder import build_summary, estimate_tokens
 from compact.summary.structured_summary import StructuredSummary, merge_spans
 
 DEFAULT_MAX_TOKENS: Final = 2_000
-_OWN_FIELDS: Final = {
+_FIELDS_OF_STYLE: Final = {
     "decision_log": ("decisions",),
     "code_delta": ("files",),
     "step_ledger": ("commands", "tool_outcomes"),
 }
-_OWN_BONUS: Final = 2.0
+_STYLE_FIELD_BONUS: Final = 2.0
 _PATH_PREFIX: Final = re.compile(r"[\w./~@+-]+\Z")
 _CHANGE_VERB: Final = re.compile(
     r"\b(?:add|chang|updat|creat|remov|delet|renam|modif|refactor|fix|mov|replac|rewr"  # codespell:ignore updat,delet
@@ -67,13 +67,15 @@ class ExtractiveSummarizer:
         last_user = max((index for index, message in enumerate(all_messages) if message.role == "user"), default=-1)
         read = [*(earlier_blocks(previous) if previous is not None else ()), *message_blocks(messages)]
         todo = _read_todo_list(messages, visible, read)
-        blocks = with_state(messages, visible, read, todo, style=style, request_chars=request_chars(max_tokens))
+        blocks = insert_session_state(
+            messages, visible, read, todo, style=style, request_chars=request_chars(max_tokens)
+        )
         continues_summary = any(block.entry is not None for block in read)
         mentions = previous.mentions if previous is not None else ()
         index = SpanIndex(keep_keys, mentions=mentions, continues_summary=continues_summary)
-        numbered = number_runs(blocks)
+        numbered = number_repeated_calls(blocks)
         index.add(_group_by_file(numbered) if style == "code_delta" else numbered, last_user=last_user)
-        _prefer_own_entries(index, style)
+        _prefer_fields_of_style(index, style)
         index.add_visible(message_blocks(visible), last_user=last_user - len(messages))
         index.add_visible(argument_blocks(visible))
         ids = tuple(message.id for message in messages if message.id)
@@ -101,11 +103,11 @@ def _read_todo_list(messages: Sequence[Message], visible: Sequence[Message], rea
     return todo._replace(plan=None) if is_visible else todo
 
 
-def _prefer_own_entries(index: SpanIndex, style: str) -> None:
+def _prefer_fields_of_style(index: SpanIndex, style: str) -> None:
     """Let the lines that a style is named after come first, so that many instructions cannot displace them."""
     for line in index.candidates:
-        if line.field in _OWN_FIELDS.get(style, ()):
-            line.bonus, line.is_priority = line.bonus + _OWN_BONUS, True
+        if line.field in _FIELDS_OF_STYLE.get(style, ()):
+            line.bonus, line.is_priority = line.bonus + _STYLE_FIELD_BONUS, True
 
 
 def _group_by_file(blocks: Iterable[Block]) -> Iterable[Block]:

@@ -120,14 +120,14 @@ class _TrackedFact:
     weight: float
     order: int
     is_kept: bool
-    is_said: bool = True  # False if only tool results contain it
+    is_in_conversation: bool = True  # False if only tool results contain it
 
     @property
     def fact(self) -> Fact:
         return Fact(self.kind, original_spelling(self.line, self.key) if self.key else self.line, self.sources)
 
 
-def check(
+def restore_lost_facts(
     removed: Sequence[Message],
     rendered: Sequence[Message],
     summary: StructuredSummary,
@@ -239,14 +239,18 @@ class _FactFinder:
             known = self._by_key.get(key)
             if known is None:
                 # A number in the arguments of a call is rarely a fact. The next summary must not keep it as one.
-                is_said = weight > _WEIGHT_SHOWN and (entity_type not in NUMBER_TYPES or block.kind in _PROSE_KINDS)
+                is_in_conversation = weight > _WEIGHT_SHOWN and (
+                    entity_type not in NUMBER_TYPES or block.kind in _PROSE_KINDS
+                )
                 fact_weight, is_kept = weight * TYPE_WEIGHTS[entity_type], key in self._keys
-                fact = _TrackedFact(kind, text, block.sources, key, fact_weight, len(self._facts), is_kept, is_said)
+                fact = _TrackedFact(
+                    kind, text, block.sources, key, fact_weight, len(self._facts), is_kept, is_in_conversation
+                )
                 self._by_key[key] = fact
                 self._facts.append(fact)
             elif weight > _WEIGHT_SHOWN:
                 known.weight = max(known.weight, weight * TYPE_WEIGHTS[entity_type])
-                known.is_said |= entity_type not in NUMBER_TYPES or block.kind in _PROSE_KINDS
+                known.is_in_conversation |= entity_type not in NUMBER_TYPES or block.kind in _PROSE_KINDS
 
 
 class _SummaryLines:
@@ -339,7 +343,7 @@ def _add_fitting_facts(
 def _with_facts(summary: StructuredSummary, facts: Iterable[_TrackedFact], next_order: int) -> StructuredSummary:
     entries: defaultdict[str, list[Any]] = defaultdict(list)
     for tracked in facts:
-        field, entry = _entry(tracked.fact, next_order + tracked.order, SAID if tracked.is_said else SHOWN)
+        field, entry = _entry(tracked.fact, next_order + tracked.order, SAID if tracked.is_in_conversation else SHOWN)
         entries[field].append(entry)
     changes: dict[str, Any] = {name: (*getattr(summary, name), *items) for name, items in entries.items()}
     return replace(summary, **changes)

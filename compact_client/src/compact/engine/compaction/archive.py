@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from compact import events
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 from compact.engine.effects import Steps
 from compact.engine.session import Session
 from compact.exceptions import CompactError
@@ -90,7 +90,7 @@ class TranscriptArchive:
 
     def _warn(self, reason: RedactedText) -> None:
         message = f"archive failed: {reason}"
-        say("Ariadne", message)
+        log_problem("Ariadne", message)
         self._check.emit(events.WarningEvent(severity="high", code="archive_failed", message=message))
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from compact import events
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 from compact.engine.compaction.archive import ArchiveFailed
 from compact.engine.compaction.proposal import Inputs, Proposal, propose
 from compact.engine.compaction.report import discard_summary, report_changes, warn_of_evicted_results
@@ -65,7 +65,7 @@ class CompactionAttempts:
                     raise
                 fallback = "not compacted: archive failed"
                 check.emit(events.ErrorEvent.from_exception(error, fallback))
-                say("Ariadne", f"{fallback}. {error}")
+                log_problem("Ariadne", f"{fallback}. {error}")
                 return False
             if proposal is None:
                 self._complete(inputs, is_changed=False)

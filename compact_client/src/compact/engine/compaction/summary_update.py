@@ -287,7 +287,7 @@ class SummaryUpdate:
     def _retention_report(
         self, summary: StructuredSummary, request: SummaryRequest, max_tokens: int
     ) -> retention.RetentionReport:
-        return retention.check(
+        return retention.restore_lost_facts(
             request.messages,
             [*request.visible, Message("assistant", summary.render(version=1))],
             summary,

@@ -12,7 +12,7 @@ from typing import Any
 from agents.tracing import TracingProcessor, add_trace_processor
 
 from compact.delivery.batcher import Batcher, Sink
-from compact.delivery.stderr import say
+from compact.delivery.stderr import log_problem
 from compact.events import iso, utc_now
 from compact.exporters import AriadneExporter
 from compact.exporters.redaction import RedactingExporter
@@ -71,7 +71,7 @@ class AriadneTracingProcessor(TracingProcessor, Sink):
             try:
                 self._redacting_exporter.emit(event)
             except Exception as error:
-                say("Ariadne", f"Could not send a span of the Agents SDK: {type(error).__name__}: {error}")
+                log_problem("Ariadne", f"Could not send a span of the Agents SDK: {type(error).__name__}: {error}")
 
     def _put(self, event: dict[str, Any]) -> None:
         self._batcher.put({key: value for key, value in event.items() if value is not None})

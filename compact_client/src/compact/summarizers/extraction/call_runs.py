@@ -17,7 +17,7 @@ _CALL_KINDS: Final = ("call", "command")
 _RUN: Final = re.compile(r" – run (\d+)(?= → |$)")
 
 
-def number_runs(blocks: Iterable[Block]) -> Iterator[Block]:
+def number_repeated_calls(blocks: Iterable[Block]) -> Iterator[Block]:
     """Yield the blocks with the number of its run in each repeated call and in the call lines of its output."""
     runs: dict[str, int] = {}
     for block in blocks:

@@ -66,7 +66,7 @@ def _is_name(index: SpanIndex, entity: int, *, is_required: bool) -> bool:
     a field tells what the records contain.
     """
     usage = index.usages[entity]
-    if usage.type in ("acronym", "num") or (usage.type == "quoted" and not usage.is_said):
+    if usage.type in ("acronym", "num") or (usage.type == "quoted" and not usage.is_in_conversation):
         return False
     if usage.type == "path" and _WORD_PAIR.fullmatch(index.keys[entity]):
         return False
@@ -109,7 +109,7 @@ def name_candidates(index: SpanIndex, values: list[float], required: set[int], b
         name, usage, sources = index.name(entity), index.usages[entity], index.sources(entity)
         if PHRASE_END in name or "\n" in name:
             continue
-        role = f"{SAID if usage.is_said else SHOWN} {_role_label(usage, name)}"
+        role = f"{SAID if usage.is_in_conversation else SHOWN} {_role_label(usage, name)}"
         order = first_order + len(names)
         block = Block((name,), "prose", sources, usage.last_position, entry=Entity(name, role, sources, order))
         tokens = len(name) / CHARS_PER_TOKEN + _SEPARATOR_TOKENS

@@ -92,10 +92,10 @@ class EntityUsage:
 
     def mentions(self, key: str) -> Mentions:
         """Return what a summary remembers of the usage."""
-        return Mentions(key, self.said or int(self.is_said), self.shown, self.messages, self.by_user)
+        return Mentions(key, self.said or int(self.is_in_conversation), self.shown, self.messages, self.by_user)
 
     @property
-    def is_said(self) -> bool:
+    def is_in_conversation(self) -> bool:
         """True if the user or the assistant wrote the entity, including in tool arguments."""
         return self.said > 0 or self.written > 0
 

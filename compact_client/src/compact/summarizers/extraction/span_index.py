@@ -193,7 +193,7 @@ class SpanIndex:
     def is_only_in_records(self, entity: int) -> bool:
         """True if an entity was not said and a record was the first to contain it."""
         usage = self.usages[entity]
-        candidate = None if usage.is_said else self._candidates_by_line.get(usage.first_line)
+        candidate = None if usage.is_in_conversation else self._candidates_by_line.get(usage.first_line)
         return candidate is not None and candidate.block.kind == "record"
 
     def sources(self, entity: int) -> tuple[str, ...]:
@@ -232,7 +232,7 @@ class SpanIndex:
                 self._candidates_by_line.setdefault(text)
                 self.visible.update(self._fields_by_line.get(text, ()))
 
-    def mentions_behind(self, lines: Iterable[Candidate]) -> tuple[Mentions, ...]:
+    def unshown_mentions(self, lines: Iterable[Candidate]) -> tuple[Mentions, ...]:
         """Return the mentions of entities that a summary of these lines does not show.
 
         These are entities that several messages mention, that were said but only remain in tool output, or that are
@@ -264,7 +264,7 @@ class SpanIndex:
         return {
             entity
             for entity, usage in enumerate(self.usages)
-            if usage.is_said
+            if usage.is_in_conversation
             and (
                 usage.type in _VERBATIM_TYPES
                 or (usage.by_user and usage.type in NUMBER_TYPES)

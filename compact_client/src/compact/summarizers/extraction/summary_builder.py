@@ -105,7 +105,7 @@ def build_summary(
     others = [line for line in selection if line.order not in kept]
     return replace(
         summary,
-        mentions=index.mentions_behind(selection),
+        mentions=index.unshown_mentions(selection),
         reserve=assembler.assemble(others, span=None) if others else None,
     )
 

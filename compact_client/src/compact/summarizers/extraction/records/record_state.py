@@ -152,7 +152,7 @@ class _FieldUse:
             kind = _kind(state.record)
             for name, pairs in state.fields.items():
                 totals[kind, name] += 1
-                used[kind, name] += any(map(self._is_said, pairs))
+                used[kind, name] += any(map(self._is_mentioned, pairs))
                 values[kind, name].add(pairs[0])
         # A value that many records share does not tell them apart.
         self._constant = {key for key, total in totals.items() if total >= _MIN_SHARED and len(values[key]) == 1}
@@ -170,13 +170,13 @@ class _FieldUse:
         if key in self._constant:
             return 0.0
         use = self._use.get(key, _PRIOR)
-        return round(max(use, 0.6) if self._is_said(pair) else use, 1)
+        return round(max(use, 0.6) if self._is_mentioned(pair) else use, 1)
 
-    def _is_said(self, pair: str) -> bool:
+    def _is_mentioned(self, pair: str) -> bool:
         value = pair[len(_field_name(pair)) + 1 :].lower()
         if is_group(pair):
             return any(word in self._said for word in _WORD.findall(value) if len(word) > 4)
-        return _is_said(value, self._said)
+        return _was_said(value, self._said)
 
 
 class _Relevance:
@@ -207,7 +207,7 @@ def _said_pairs(state: _State, said: Container[str]) -> Iterator[str]:
     """Yield the pairs whose value was said. Groups of values say too little."""
     for name, pairs in state.fields.items():
         for pair in pairs:
-            if not is_group(pair) and _is_said(pair[len(name) + 1 :].lower(), said):
+            if not is_group(pair) and _was_said(pair[len(name) + 1 :].lower(), said):
                 yield pair
 
 
@@ -215,7 +215,7 @@ def _kind(record: Record) -> str:
     return record.label.partition(" ")[0]
 
 
-def _is_said(value: str, said: Container[str]) -> bool:
+def _was_said(value: str, said: Container[str]) -> bool:
     """Return True if all words of a value were said. Short and common values do not count."""
     words = _WORD.findall(value)
     return bool(words) and value not in _TRIVIAL and len(value) > 2 and all(word in said for word in words)

@@ -56,7 +56,7 @@ _CHANGE: Final = re.compile(
 )
 
 
-def with_state(
+def insert_session_state(
     messages: Sequence[Message],
     visible: Sequence[Message],
     blocks: Iterable[Block],
@@ -123,7 +123,7 @@ def _is_replaced(block: Block, replaced: Collection[str], todo: TodoList, todo_l
     return block.field in replaced
 
 
-def _is_said_now(block: Block) -> bool:
+def _is_in_user_turn(block: Block) -> bool:
     """True if the lines are in the user's turn in one of the messages, not in an earlier summary."""
     return block.kind in ("user", "pasted") and block.entry is None
 
@@ -131,7 +131,7 @@ def _is_said_now(block: Block) -> bool:
 def _current_lines(
     block: Block, requests: Mapping[int, Block], removed: Mapping[str, int], verdicts: VerdictFilter
 ) -> Iterator[Block]:
-    if _is_said_now(block):
+    if _is_in_user_turn(block):
         yield from _with_lines(block, _lines_beyond_request(block, requests.get(block.position)))
     elif block.kind in _TOOL_TEXT:
         current = _with_lines(block, verdicts.current_lines(block))

@@ -11,7 +11,7 @@ _BYTES_PER_TOKEN = 3
 
 
 class NoopEstimator(RequestCounter):
-    """Counts one token for every three bytes of UTF-8."""
+    """Counts one token for every three bytes of UTF-8. Its public name says that it loads no vocabulary."""
 
     name = "noop"
 
