@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ariadne.settings")
@@ -18,16 +22,18 @@ django_application = create_application()
 
 from ariadne.runtime import request_guard  # noqa: E402 - Django must be set up first
 from ariadne.runtime.db_middleware import connection_options  # noqa: E402
+from ariadne.runtime.jobs import Jobs, every  # noqa: E402
 from ariadne.runtime.request_deadline import with_deadline  # noqa: E402
 from ariadne.runtime.static_files import StaticFiles  # noqa: E402
 from ingest.http import endpoints  # noqa: E402
-from ingest.http.service import get_service  # noqa: E402
+from ingest.http.service import run_service  # noqa: E402
+from ingest.storage import retention  # noqa: E402
 from viewer.accounts.authentication import SocketAuth  # noqa: E402
-from viewer.alerts import schedule as alert_schedule  # noqa: E402
-from viewer.audit.anchors import anchor_schedule  # noqa: E402
+from viewer.alerts.cycle import evaluate_and_deliver  # noqa: E402
+from viewer.audit.anchors import anchor_series  # noqa: E402
 from viewer.live.routing import websocket_urlpatterns  # noqa: E402
 from viewer.mcp import endpoint as mcp_endpoint  # noqa: E402
-from viewer.search import index_schedule  # noqa: E402
+from viewer.search.index_supervisor import IndexSupervisor  # noqa: E402
 
 database = connections.settings["default"]
 database["OPTIONS"] = {
@@ -44,27 +50,35 @@ gc.freeze()
 gc.set_threshold(50_000, 20, 50)
 
 
+@asynccontextmanager
+async def lifespan() -> AsyncIterator[None]:
+    """Run the service and the jobs of this process, from before its first request until after its last."""
+    anchor_s, alert_s, index = settings.ANCHOR_INTERVAL_S, settings.ALERT_INTERVAL_S, IndexSupervisor()
+    write_anchor = partial(anchor_series.write_if_due, timedelta(seconds=anchor_s))
+    async with (
+        run_service() as service,
+        Jobs(
+            every(3600, "retention", retention.run),
+            every(30, "key-use", service.record_key_use, at_stop=service.record_key_use),
+            # More often than anchors are due, because another process may have written the last one.
+            every(min(60, anchor_s), "anchors", write_anchor, at_stop=anchor_series.write_if_changed),
+            # Agents that could not reach the server until now are not silent.
+            every(alert_s, "alerts", partial(evaluate_and_deliver, alert_s), first_after_s=alert_s),
+            every(5 if settings.SEARCH_INDEX else 0, "search-index", index.ensure_running, at_stop=index.stop),
+        ),
+    ):
+        yield
+
+
 async def http(scope: dict[str, Any], receive: Any, send: Any) -> None:
     """Route ingest requests past Django, whose handler alone costs more than an ingest request."""
-    anchor_schedule.ensure_running()
-    alert_schedule.ensure_running()
-    index_schedule.ensure_running()
-    if scope["path"].rstrip("/") in endpoints.PATHS:
+    path = scope["path"].rstrip("/")
+    if path in endpoints.PATHS:
         await endpoints.application(scope, receive, send)
-    elif scope["path"].rstrip("/") == mcp_endpoint.PATH:
-        get_service()
+    elif path == mcp_endpoint.PATH:
         await mcp_requests(scope, receive, send)
     else:
-        # The first request of any kind creates the service, which monitors the database for all requests.
-        get_service()
         await pages(scope, receive, send)
-
-
-async def shutdown() -> None:
-    """Finish the work of this process. Requests have ended."""
-    await index_schedule.stop()
-    await alert_schedule.stop()
-    await anchor_schedule.stop()
 
 
 websocket = SocketAuth(URLRouter(websocket_urlpatterns))

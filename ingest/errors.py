@@ -88,9 +88,10 @@ class Unavailable(RequestError):
 def describe(error: BaseException) -> str:
     """Describe an unexpected error for the log.
 
-    The error's message is left out because it may quote conversation text.
+    The error's message is left out because it may quote conversation text. The reason of the operating system does not.
     """
     frames = traceback.extract_tb(error.__traceback__)[-3:]
     location = " < ".join(f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in reversed(frames))
     sqlstate = getattr(error, "sqlstate", None)
-    return f"error={type(error).__name__} sqlstate={sqlstate or '-'} at={location!r}"
+    reason = f" reason={error.strerror!r}" if isinstance(error, OSError) and error.strerror else ""
+    return f"error={type(error).__name__}{reason} sqlstate={sqlstate or '-'} at={location!r}"

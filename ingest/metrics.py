@@ -46,4 +46,5 @@ loop_lag_seconds = Histogram(
     buckets=_LATENCY_BUCKETS_S,
 )
 anchors = Counter("ariadne_anchors_total", "Anchors of the archive and the audit log written by this process")
-anchor_failures = Counter("ariadne_anchor_failures_total", "Anchors that could not be written or published", ["where"])
+anchor_failures = Counter("ariadne_anchor_failures_total", "Anchors that could not be published", ["where"])
+job_failures = Counter("ariadne_job_failures_total", "Runs of a repeated job that failed", ["job"])

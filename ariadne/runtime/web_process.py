@@ -15,7 +15,9 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from typing import Any
 from weakref import WeakSet
 
@@ -49,10 +51,13 @@ class WebProcess(Server):  # type: ignore[misc]
         endpoint: str,
         *,
         ready_fd: int | None = None,
-        on_shutdown: Callable[[], Awaitable[None]] | None = None,
+        lifespan: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
+        """`lifespan` is entered before the first request and left after the last."""
         self._ready_fd = ready_fd
-        self._on_shutdown = on_shutdown
+        self._lifespan = lifespan
+        self._running = AsyncExitStack()
+        self.exit_code = 0
         self._ports: list[Any] = []
         self._channels: WeakSet[Any] = WeakSet()
         self._is_draining = False
@@ -88,9 +93,16 @@ class WebProcess(Server):  # type: ignore[misc]
         loop = asyncio.get_event_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._begin_drain)
-        loop.call_soon(self._report_ready)
+        self._start_task = loop.create_task(self._start())
 
-    def _report_ready(self) -> None:
+    async def _start(self) -> None:
+        try:
+            await self._running.enter_async_context(self._lifespan())
+        except Exception:
+            traceback.print_exc()
+            self.exit_code = 1
+            self.stop()
+            return
         if self._ready_fd is not None:
             # The supervisor may have stopped waiting.
             with contextlib.suppress(BrokenPipeError):
@@ -118,8 +130,7 @@ class WebProcess(Server):  # type: ignore[misc]
             if self._is_busy():
                 last_busy = time.monotonic()
             await asyncio.sleep(_TICK_S)
-        if self._on_shutdown is not None:
-            await self._on_shutdown()
+        await self._running.aclose()
         self.stop()
 
     def _is_busy(self) -> bool:
@@ -179,9 +190,10 @@ def main(arguments: list[str] | None = None) -> int:
     endpoint = f"tcp:port={port}:interface={host}" if options.fd is None else f"fd:fileno={options.fd}"
     module, _, name = options.application.partition(":")
     loaded = importlib.import_module(module)
-    on_shutdown = getattr(loaded, "shutdown", None)
-    WebProcess(getattr(loaded, name), endpoint, ready_fd=options.ready_fd, on_shutdown=on_shutdown).run()
-    return 0
+    lifespan = getattr(loaded, "lifespan", nullcontext)
+    server = WebProcess(getattr(loaded, name), endpoint, ready_fd=options.ready_fd, lifespan=lifespan)
+    server.run()
+    return server.exit_code
 
 
 if __name__ == "__main__":

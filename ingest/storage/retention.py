@@ -7,6 +7,7 @@ retention period, keep everything. Deletion runs under each project's write lock
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 
@@ -19,6 +20,8 @@ from ingest.models import Activity, HourlyUsage, Project, Session, Trend
 from ingest.storage import labels, messages
 from ingest.storage.commit import LOCK_SPACE
 from ingest.storage.database import partitions
+
+logger = logging.getLogger("ariadne.ingest")
 
 # DROP TABLE waits for readers, and writers queue behind it. After this time it fails and the next run retries.
 _LOCK_TIMEOUT = "5s"
@@ -77,6 +80,8 @@ def run(*, today: date | None = None, is_dry: bool = False) -> Report:
         _expire_messages(today)
         _expire_trends(today)
         transcripts.expire()
+        if report.session_count:
+            logger.info("retention sessions=%d days=%d", report.session_count, len(report.dropped_days))
     return report
 
 

@@ -23,14 +23,14 @@ from ariadne.runtime.web_process import DRAIN_TIMEOUT_S
 
 
 class Process:
-    """A web process with the blocking application on a socket of the test."""
+    """A web process with an application on a socket of the test."""
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, application: str = "scale.blocking_app:application") -> None:
         self.port = listener.getsockname()[1]
         ready, ready_write_end = os.pipe()
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "ariadne.runtime.web_process", "scale.blocking_app:application"),
+                *(sys.executable, "-m", "ariadne.runtime.web_process", application),
                 *("--fd", str(listener.fileno()), "--ready-fd", str(ready_write_end)),
             ],
             cwd=ROOT,
@@ -118,3 +118,31 @@ def test_new_process_serves_while_the_old_one_drains(listener: socket.socket, we
             web.process.kill()
         with pytest.raises((http.client.HTTPException, OSError)):
             waiting.result(timeout=20)
+
+
+def test_a_process_stops_in_the_middle_of_a_job_that_does_not_end(listener: socket.socket) -> None:
+    """Its thread does not keep the process from ending, and what the application finishes at the stop is finished."""
+    web = Process(listener, "scale.hanging_app:application")
+    assert web.get("/")[0] == "running"
+    web.stop()
+    try:
+        assert web.process.wait(timeout=DRAIN_TIMEOUT_S - 1) == 0
+    finally:
+        web.process.kill()
+
+
+def test_a_process_that_cannot_start_its_work_exits(listener: socket.socket) -> None:
+    """It does not report that it is ready, and its exit code tells the supervisor."""
+    command = [sys.executable, "-m", "ariadne.runtime.web_process", "scale.hanging_app:application"]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "FAILS_TO_START": "1"}
+    number = listener.fileno()
+    result = subprocess.run(
+        [*command, "--fd", str(number)],
+        cwd=ROOT,
+        env=environment,
+        pass_fds=(number,),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 1 and b"cannot start" in result.stderr

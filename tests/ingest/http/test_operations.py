@@ -19,8 +19,9 @@ import pytest
 from channels.layers import get_channel_layer
 
 from ingest.errors import RateLimited
-from ingest.http import endpoints, keys, service
+from ingest.http import endpoints, keys
 from ingest.http.limits import MemoryLimit, RateLimit
+from ingest.http.service import run_service
 from ingest.models import Project, Session
 from ingest.storage import notifications, writer
 from ingest.storage.commit import LOCK_SPACE
@@ -130,11 +131,11 @@ def test_a_full_queue_of_all_projects_is_503(monkeypatch: pytest.MonkeyPatch) ->
 
     async def run() -> None:
         full = [span("full", f"s{n}") for n in range(3)]
-        status, response, headers = await call("/ingest", json.dumps(full).encode(), key)
-        assert (status, response["code"], headers[b"retry-after"]) == (503, "unavailable", b"1")
-        status, _response, _headers = await call("/ingest", json.dumps(full[:2]).encode(), key)
-        assert status == 200
-        await service.close()
+        async with run_service():
+            status, response, headers = await call("/ingest", json.dumps(full).encode(), key)
+            assert (status, response["code"], headers[b"retry-after"]) == (503, "unavailable", b"1")
+            status, _response, _headers = await call("/ingest", json.dumps(full[:2]).encode(), key)
+            assert status == 200
 
     asyncio.run(run())
 
@@ -231,12 +232,11 @@ def test_readers_are_notified_after_the_commit() -> None:
         assert layer is not None
         channel = await layer.new_channel()
         await layer.group_add(notifications.GROUP, channel)
-        status, response, _headers = await call(
-            "/ingest", json.dumps([span("live-trace", f"s{n}") for n in range(3)]).encode(), key
-        )
-        assert (status, response["count"]) == (200, 3)
-        notification: dict[str, Any] = await asyncio.wait_for(layer.receive(channel), 5)
-        await service.close()
+        spans = [span("live-trace", f"s{n}") for n in range(3)]
+        async with run_service():
+            status, response, _headers = await call("/ingest", json.dumps(spans).encode(), key)
+            assert (status, response["count"]) == (200, 3)
+            notification: dict[str, Any] = await asyncio.wait_for(layer.receive(channel), 5)
         return notification
 
     notification = asyncio.run(run())

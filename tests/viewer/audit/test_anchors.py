@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from django.db import connection, transaction
 from people import client_for, create_project, create_transcript, create_user
 from wait import wait_until
 
+from ariadne.runtime.jobs import Jobs, every
 from ingest.archive import transcripts
 from ingest.models import AnchorMark, ChainLink, Project, Transcript
 from viewer.audit import log, signing
-from viewer.audit.anchors import anchor_file, anchor_schedule, anchor_series
+from viewer.audit.anchors import anchor_file, anchor_series
 from viewer.audit.log import Action, Origin
 from viewer.models import AuditEntry
 
@@ -329,14 +331,20 @@ def test_an_anchor_waits_for_links_that_are_not_committed(data_dir: Path):
 
 @pytest.mark.req("A-ARC-2")
 @pytest.mark.django_db(transaction=True)
-async def test_the_schedule_writes_at_the_start_and_when_the_server_stops(data_dir: Path, settings):
-    settings.ANCHOR_INTERVAL_S = 3600
-    anchor_schedule.ensure_running()
-    assert await asyncio.to_thread(wait_until, (data_dir / "anchors.jsonl").exists)
-    await asyncio.to_thread(_add_entry)
-    await anchor_schedule.stop()
+async def test_a_server_anchors_when_it_starts_and_when_it_stops(data_dir: Path):
+    """Nothing is left to anchor then, so a restart adds no anchor."""
+
+    def anchor_jobs() -> Jobs:
+        write = partial(anchor_series.write_if_due, timedelta(hours=1))
+        return Jobs(every(60, "anchors", write, at_stop=anchor_series.write_if_changed))
+
+    async with anchor_jobs():
+        assert await asyncio.to_thread(wait_until, (data_dir / "anchors.jsonl").exists)
+        await asyncio.to_thread(_add_entry)
     assert [anchor.number for anchor in anchor_file.read()[0]] == [1, 2]
-    await anchor_schedule.stop()  # a second call does nothing
+    async with anchor_jobs():
+        pass
+    assert [anchor.number for anchor in anchor_file.read()[0]] == [1, 2]
 
 
 def _add_entry() -> None:

@@ -7,6 +7,7 @@ one, so a new anchor never confirms a change of what an earlier anchor covers.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
+from ingest import metrics
 from ingest.archive import anchor_root
 from ingest.archive.hash_chain import format_time
 from ingest.archive.link_clock import anchor_time
@@ -25,6 +27,7 @@ from viewer.audit.log import Action, Origin
 from viewer.models import AuditEntry
 from viewer.numbers import format_count
 
+_log = logging.getLogger("ariadne.anchors")
 _MAX_LISTED = 20
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('viewer anchors'))"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('viewer anchors'))"
@@ -96,7 +99,7 @@ def write() -> Anchor:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_LOCK)
         anchor = _append(cursor)
-    external_anchors.publish([anchor])
+    _publish(anchor)
     return anchor
 
 
@@ -125,7 +128,7 @@ def restart(origin: Origin, reason: str) -> Anchor:
             sha256=digest,
         )
         anchor = _append(cursor, restart={"anchor": max(numbers), "file_sha256": digest})
-    external_anchors.publish([anchor])
+    _publish(anchor)
     return anchor
 
 
@@ -138,7 +141,7 @@ def write_if_due(interval: timedelta) -> Anchor | None:
         if not is_locked or (last is not None and timezone.now() - last.until < interval):
             return None
         anchor = _append(cursor)
-    external_anchors.publish([anchor])
+    _publish(anchor)
     return anchor
 
 
@@ -148,6 +151,12 @@ def write_if_changed() -> Anchor | None:
     if state.anchor is not None and not state.entries_after and not state.links_after:
         return None
     return write()
+
+
+def _publish(anchor: Anchor) -> None:
+    metrics.anchors.inc()
+    _log.info("anchor number=%d links=%d audit=%d", anchor.number, anchor.root.count, anchor.audit_position)
+    external_anchors.publish([anchor])
 
 
 def _append(cursor: object, restart: dict[str, Any] | None = None) -> Anchor:
