@@ -37,14 +37,15 @@ class RecordingExporter:
 def assert_pairs_whole(items: Sequence[Any]) -> None:
     """Assert that every call has an output and every output has a call, in any format. The last call may be open."""
     messages = _messages(items)
-    calls = {call.id for message in messages for call in message.tool_calls if call.needs_output}
+    calls = {call.id: call for message in messages for call in message.tool_calls}
     answers = {answer for message in messages for answer in message.answers}
-    orphans = answers - {call.id for message in messages for call in message.tool_calls}
+    orphans = answers - calls.keys()
     if orphans:
         raise AssertionError(f"outputs without a call: {', '.join(sorted(orphans))}")
     last = group_units(messages)[-1].indices if messages else ()
     may_be_open = {call.id for index in last for call in messages[index].tool_calls}
-    if unanswered := calls - answers - may_be_open:
+    needed = {call_id for call_id, call in calls.items() if call.needs_output}
+    if unanswered := needed - answers - may_be_open:
         raise AssertionError(f"calls without an output: {', '.join(sorted(unanswered))}")
 
 

@@ -64,15 +64,17 @@ class CompactConfig:
             )
         if self.policy is None or isinstance(self.policy, Mapping):
             object.__setattr__(self, "policy", CompactPolicy(**(self.policy or {})))
-        if isinstance(self.limits, Mapping):
-            object.__setattr__(self, "limits", SessionLimits(**self.limits))
-        if isinstance(self.recall, Mapping):
-            object.__setattr__(self, "recall", RecallOptions(**self.recall))
+        for name, section in (("limits", SessionLimits), ("recall", RecallOptions)):
+            if isinstance(values := getattr(self, name), Mapping):
+                object.__setattr__(self, name, section(**values))
         if not isinstance(self.policy, CompactPolicy):
             raise ConfigError("policy", f"must be a CompactPolicy, not {type(self.policy).__name__}")
         if self.summarizer_fallback not in ("prune", "builtin"):
             raise ConfigError("summarizer.fallback", f"must be one of prune, builtin, not {self.summarizer_fallback!r}")
-        buffer = self.policy.hard_cap_buffer
+        self._check_window(self.policy.hard_cap_buffer)
+
+    def _check_window(self, buffer: int) -> None:
+        window = self.max_context_tokens
         if window is not None and window <= buffer:
             raise ConfigError(
                 "max_context_tokens",

@@ -60,19 +60,7 @@ def resolve(
 
     Raises ConfigError with one line for every invalid setting, its value and its source.
     """
-    environ = os.environ if environ is None else environ
-    layers = _Layers()
-    file = _find_file(path, environ)
-    if file is not None:
-        values, lines = _read_file(file)
-        layers.add(values, f"file {file}")
-        layers.locate(lines)
-    for setting in SETTINGS.values():
-        for variable in setting.variables:
-            if variable in environ:
-                value = _parse(environ[variable], setting.annotation)
-                layers.add(_nest(setting.path, value), f"environment {variable}")
-    layers.add(code or {}, "code")
+    layers = _read_layers(path, os.environ if environ is None else environ, code or {})
     problems = list(_find_unknown(layers.values, Settings))
     values = copy.deepcopy(layers.values)
     for problem in problems:
@@ -92,6 +80,22 @@ def resolve(
                 return Resolved(settings, layers.sources)
             break
     raise layers.error(problems)
+
+
+def _read_layers(path: str | os.PathLike[str] | None, environ: Mapping[str, str], code: Mapping[str, Any]) -> _Layers:
+    layers = _Layers()
+    file = _find_file(path, environ)
+    if file is not None:
+        values, lines = _read_file(file)
+        layers.add(values, f"file {file}")
+        layers.locate(lines)
+    for setting in SETTINGS.values():
+        for variable in setting.variables:
+            if variable in environ:
+                value = _parse(environ[variable], setting.annotation)
+                layers.add(_nest(setting.path, value), f"environment {variable}")
+    layers.add(code, "code")
+    return layers
 
 
 def _remove(values: dict[str, Any], path: str) -> bool:

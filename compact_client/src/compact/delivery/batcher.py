@@ -122,8 +122,8 @@ class Batcher:
     def _run(self) -> None:
         delay: float | None = 0.0
         while True:
-            if delay != 0.0 and self._wake.wait(delay) and not self._is_closing and not self._waiters:
-                self._full.wait(self._interval_s)
+            if delay != 0.0:
+                self._wait(delay)
             self._full.clear()
             self._wake.clear()
             # Mark idle before draining: a later event is either drained below or wakes the next round.
@@ -139,6 +139,11 @@ class Batcher:
             if self._is_closing and not self._queue and delay != 0.0:
                 self._sink.stop()
                 return
+
+    def _wait(self, delay: float | None) -> None:
+        """Wait for an event or the delay, and after an event for a batch of them, unless someone waits for it."""
+        if self._wake.wait(delay) and not self._is_closing and not self._waiters:
+            self._full.wait(self._interval_s)
 
     def _drain(self, limit: int) -> list[Event]:
         queue = self._queue

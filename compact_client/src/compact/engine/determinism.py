@@ -20,9 +20,7 @@ def capture_sources(session: Session, observation: Observation, check: events.Ch
     policies = {name: policy for name, policy in session.durability.items() if policy.capture_determinism is not None}
     if not policies or observation.change == "new":
         return
-    answered = {call_id for message in observation.new for call_id in message.answers}
-    calls = [call for message in session.view for call in message.tool_calls if call.id in answered]
-    for call in calls:
+    for call in _answered_calls(session, observation):
         policy = policies.get(call.name)
         if policy is None or call.id in session.determinism:
             continue
@@ -34,6 +32,11 @@ def capture_sources(session: Session, observation: Observation, check: events.Ch
             continue
         if isinstance(fingerprint, DeterminismMetadata):
             session.determinism[call.id] = fingerprint
+
+
+def _answered_calls(session: Session, observation: Observation) -> list[ToolCall]:
+    answered = {call_id for message in observation.new for call_id in message.answers}
+    return [call for message in session.view for call in message.tool_calls if call.id in answered]
 
 
 def _capture(policy: ToolDurabilityPolicy, call: ToolCall) -> DeterminismMetadata:

@@ -261,23 +261,34 @@ def _select_archived(
     wanted = dict(missing)
     proof = _Proof(session)
     while wanted or proof.is_needed:
-        transcript: ArchivedTranscript | None = yield from call_store("transcript", lambda: next(transcripts, None))
+        transcript = yield from _next_transcript(transcripts, span)
         if transcript is None:
             break
-        if transcript.damage:
-            error = CorruptData(f"The transcript of step {transcript.step}", transcript.damage)
-            span.emit(events.ErrorEvent.from_exception(error, _DAMAGE_FALLBACK))
         hashes = [content_hash(line) for line in transcript.messages]
         is_own = proof.accepts(transcript, hashes)
         older: dict[str, tuple[Message, str | None]] = {}
         for position, (digest, line) in enumerate(zip(hashes, transcript.messages, strict=True)):
             if digest in archived or not (is_own or digest in wanted):
                 continue
-            message_id = wanted.pop(digest, None) or f"step-{transcript.step}-{line.get('id') or position}"
+            message_id = wanted.pop(digest, None) or _archived_id(transcript, line, position)
             if session.thread.get(message_id) is None or digest in missing:
                 older[digest] = (_decode(line, message_id, position), transcript.stored_at)
         archived = {**older, **archived}
     return list(archived.values())
+
+
+def _next_transcript(
+    transcripts: Iterator[ArchivedTranscript], span: events.CheckSpan
+) -> Steps[ArchivedTranscript | None]:
+    transcript: ArchivedTranscript | None = yield from call_store("transcript", lambda: next(transcripts, None))
+    if transcript is not None and transcript.damage:
+        error = CorruptData(f"The transcript of step {transcript.step}", transcript.damage)
+        span.emit(events.ErrorEvent.from_exception(error, _DAMAGE_FALLBACK))
+    return transcript
+
+
+def _archived_id(transcript: ArchivedTranscript, line: Mapping[str, Any], position: int) -> str:
+    return f"step-{transcript.step}-{line.get('id') or position}"
 
 
 class _Proof:

@@ -24,6 +24,15 @@ _MAX_RESERVE_SHARE = 8  # a reserve is at most one eighth of the budget
 _STRATEGY = "automatic"
 
 
+def _repeat_results(session: Session, new: Sequence[Message], turn: TurnContext) -> None:
+    """Show the content of earlier model calls again, until the user speaks."""
+    if any(message.role == "user" for message in new):
+        session.rehydration.user_turn += 1
+        session.rehydration.results = []
+    for result in session.rehydration.results:
+        turn.record(result)
+
+
 def rehydrate(
     engine: Engine, session: Session, new: Sequence[Message], turn: TurnContext, check: events.CheckSpan
 ) -> Steps[None]:
@@ -31,11 +40,7 @@ def rehydrate(
 
     The content stays for all model calls of the user turn.
     """
-    if any(message.role == "user" for message in new):
-        session.rehydration.user_turn += 1
-        session.rehydration.results = []
-    for result in session.rehydration.results:
-        turn.record(result)
+    _repeat_results(session, new, turn)
     config, plan = engine.rehydration, session.plan
     if engine.cfg.artifact_store is None or plan is None or not plan.externalizations:
         return

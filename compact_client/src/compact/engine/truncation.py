@@ -62,21 +62,24 @@ def truncate_arrivals(
         is_short = fits_without_counting(message.text, policy.tool_output_max_tokens)
         if is_short or not is_truncatable(policy, session.protected_ids, message):
             continue
-        was_truncated = _is_truncated_by_plan(session, message)
-        tokens = engine.counter.count_text(message.text)
-        if tokens <= (policy.tool_output_max_tokens if was_truncated else limit):
+        reason = _reason_to_truncate(engine, session, message, limit)
+        if reason is None or is_truncated_output(message.text, policy, engine.counter.count_text):
             continue
-        if is_truncated_output(message.text, policy, engine.counter.count_text):
-            continue
-        reason = f"the output has {tokens:,} tokens, more than {limit:,}, when it arrives"
-        if was_truncated:
-            reason = "truncated by an earlier process"
         shorten = policy_limit(policy, engine.counter.count_text)
         forms = session.forms.truncated
         truncation = yield from truncate_message(engine, session, forms, message, shorten, reason, check)
         if truncation is not None:
             session.truncate_message(truncation.message_id, truncation.form)
             check.emit(truncation.to_event())
+
+
+def _reason_to_truncate(engine: Engine, session: Session, message: Message, limit: int) -> str | None:
+    """Return why an output is too long, or None if it is not."""
+    tokens = engine.counter.count_text(message.text)
+    if _is_truncated_by_plan(session, message):
+        too_long = tokens > engine.policy.tool_output_max_tokens
+        return "truncated by an earlier process" if too_long else None
+    return f"the output has {tokens:,} tokens, more than {limit:,}, when it arrives" if tokens > limit else None
 
 
 def is_truncatable(policy: CompactPolicy, protected_ids: Collection[str], message: Message) -> bool:

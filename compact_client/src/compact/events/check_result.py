@@ -97,18 +97,21 @@ class CheckResult:
         `has_report` is True if one of them counts as the report of a compaction, and `is_open` if the span of the check
         has not ended.
         """
-        estimate, decision = _get(events, TokenEstimateEvent), _get(events, TriggerDecisionEvent)
-        check, pruned, overflow = (
-            _get(events, CheckEvent),
-            _get(events, PrunedMessagesEvent),
-            _get(events, OverflowRecoveredEvent),
-        )
-        before = (estimate and estimate.t_est) or (decision and decision.t_est)
-        if not before:
-            before = next((one.tokens_before for one in (check, pruned, overflow) if one and one.tokens_before), 0)
         outcome = _outcome(events, has_report=has_report, is_open=is_open)
-        sizes = (one.tokens_after for one in (pruned, check, overflow) if one and one.tokens_after is not None)
-        return cls(before or 0, next(sizes, None) if outcome == "compacted" else None, outcome)
+        sizes = _figures(events, "tokens_after", PrunedMessagesEvent, CheckEvent, OverflowRecoveredEvent)
+        after = next((size for size in sizes if size is not None), None)
+        return cls(_size_before(events), after if outcome == "compacted" else None, outcome)
+
+
+def _size_before(events: Mapping[type[Event], Event]) -> int:
+    """Return the size that the first event in this order reports."""
+    counted = _figures(events, "t_est", TokenEstimateEvent, TriggerDecisionEvent)
+    reported = _figures(events, "tokens_before", CheckEvent, PrunedMessagesEvent, OverflowRecoveredEvent)
+    return next(filter(None, (*counted, *reported)), 0)
+
+
+def _figures(events: Mapping[type[Event], Event], name: str, *classes: type[Event]) -> list[int | None]:
+    return [getattr(events[event_class], name) for event_class in classes if event_class in events]
 
 
 def _outcome(events: Mapping[type[Event], Event], *, has_report: bool, is_open: bool) -> Outcome:

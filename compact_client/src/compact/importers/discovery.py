@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -145,9 +146,7 @@ def _peek(log: LogLocation) -> tuple[Agent | None, str | None]:
         if agent is not None and agent.storage is not None and agent.storage.is_session(log.path):
             return agent, agent.storage.directory_of(log.path)
         with open_log(log.path) as stream:
-            for number, line in enumerate(read_file(stream, log.path)):
-                if number >= _MAX_LINES_TO_PEEK:
-                    break
+            for line in itertools.islice(read_file(stream, log.path), _MAX_LINES_TO_PEEK):
                 if not isinstance(line, LogRecord):
                     continue
                 held.append(line)
@@ -155,9 +154,8 @@ def _peek(log: LogLocation) -> tuple[Agent | None, str | None]:
                 if agent is None:
                     continue
                 parser = parser or agent.parser(log.path)
-                for record in held:
-                    parser.feed(record)
-                held = []
+                while held:
+                    parser.feed(held.pop(0))
                 if parser.recorder.cwd:
                     return agent, parser.recorder.cwd
     except OSError:

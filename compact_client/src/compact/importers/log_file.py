@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -133,18 +133,20 @@ class LogFile:
                 batch, size = [], 0
         yield from self._redact(batch)
 
+    def _redact_records(self, records: Iterable[LogRecord], agent: Agent) -> Iterator[LogRecord]:
+        texts = [record.without_binary() for record in records]
+        contents = [record.content(agent.content) for record in texts]
+        for record, old, new in zip(texts, contents, self._redactor.redact(contents), strict=True):
+            yield record if new is old else record.with_content(new)
+
     def _redact(self, lines: list[LogRecord | SkippedLine]) -> list[LogRecord | SkippedLine]:
         """Return the lines without images and secrets, if the format is known. Until then nothing is parsed."""
         if self.agent is None:
             self.agent = find_agent(line for line in lines if isinstance(line, LogRecord))
         if self.agent is None:
             return lines
-        records = [line.without_binary() for line in [*self._held, *lines] if isinstance(line, LogRecord)]
-        contents = [record.content(self.agent.content) for record in records]
-        clean = (
-            record if new is old else record.with_content(new)
-            for record, old, new in zip(records, contents, self._redactor.redact(contents), strict=True)
-        )
+        records = [line for line in [*self._held, *lines] if isinstance(line, LogRecord)]
+        clean = self._redact_records(records, self.agent)
         self._held = [next(clean) for _ in self._held]
         return [next(clean) if isinstance(line, LogRecord) else line for line in lines]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -143,10 +143,6 @@ def _strict(lines: Iterable[LogRecord | SkippedLine]) -> Iterator[LogRecord]:
 
 
 def _read_document(document: Any) -> Conversation:
-    if isinstance(document, list):
-        items = [item for item in document if isinstance(item, dict) and _is_message(item)]
-        if items:
-            return Conversation(items)
     if isinstance(document, dict):
         nested = next((document[name] for name in ("messages", "input") if isinstance(document.get(name), list)), None)
         if nested is not None:
@@ -155,10 +151,12 @@ def _read_document(document: Any) -> Conversation:
             conversation.model = document.get("model")
             conversation.session_id = document.get("session_id") or document.get("id")
             return conversation
-        if _is_message(document):
-            return Conversation([document])
+        document = [document]
+    items = [item for item in document if _is_message(item)] if isinstance(document, list) else []
+    if items:
+        return Conversation(items)
     raise UnreadableLog("No conversation found. Expected a JSON list of messages or an object with `messages`.")
 
 
-def _is_message(item: Mapping[str, Any]) -> bool:
-    return "role" in item or item.get("type") in _RESPONSES_TYPES
+def _is_message(item: Any) -> bool:
+    return isinstance(item, dict) and ("role" in item or item.get("type") in _RESPONSES_TYPES)

@@ -5,7 +5,7 @@ Everything is redacted. Pure: the same conversation gives the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -64,15 +64,21 @@ def lost_items(conversation: Conversation, *, last: int = 1) -> tuple[list[LostI
         ledger = infer_ledger(compaction)
         if not ledger.is_disclosed:
             notes.append(f"Compaction {compaction.number}: {UNDISCLOSED} These facts are in no readable message.")
-        texts = {message.id: searchable_text(message) for message in ledger.before}
-        for fact in ledger.lost:
-            source = next((turns[name] for name in fact.source_ids if name in turns), None)
-            turn, time = source or (None, compaction.at)
-            text = fact.text
-            if fact.kind not in HEADINGS:
-                text = next((_quote(text, texts[name]) for name in fact.source_ids if name in texts), text)
-            items.append(LostItem(fact.kind, text, compaction.number, turn, time, fact.weight))
+        items += _items_of(ledger, turns)
     return rank_items(items), notes
+
+
+def _items_of(ledger: InferredLedger, turns: Mapping[str, tuple[int, str | None]]) -> Iterator[LostItem]:
+    """Yield the facts that one compaction lost."""
+    compaction = ledger.compaction
+    texts = {message.id: searchable_text(message) for message in ledger.before}
+    for fact in ledger.lost:
+        source = next((turns[name] for name in fact.source_ids if name in turns), None)
+        turn, time = source or (None, compaction.at)
+        text = fact.text
+        if fact.kind not in HEADINGS:
+            text = next((_quote(text, texts[name]) for name in fact.source_ids if name in texts), text)
+        yield LostItem(fact.kind, text, compaction.number, turn, time, fact.weight)
 
 
 def items_from_facts(
@@ -103,21 +109,19 @@ def render_items(
     """Return the items as text to paste back into an agent. Items that do not fit are counted, not shortened away."""
     closing_tokens = 30
     left = max_tokens - closing_tokens - sum(count_tokens(note) for note in notes)
-    chosen: list[tuple[LostItem, str]] = []
+    groups: dict[str, list[str]] = {}
     for item in items:
-        line = _line(item)
-        left -= count_tokens(line) + (6 if _heading(item) not in {_heading(known) for known, _ in chosen} else 0)
+        line, heading = _line(item), _heading(item)
+        left -= count_tokens(line) + (6 if heading not in groups else 0)
         if left < 0:
             break
-        chosen.append((item, line))
-    lines = [*notes]
-    if chosen:
-        lines.append("A compaction removed this from the conversation:")
-    for heading in dict.fromkeys((*HEADINGS.values(), _OTHER_HEADING)):
-        group = [line for item, line in chosen if _heading(item) == heading]
-        lines += ["", f"{heading}:", *group] if group else []
-    if len(chosen) < len(items):
-        lines += ["", f"{len(items) - len(chosen):,} more did not fit into {max_tokens:,} tokens."]
+        groups.setdefault(heading, []).append(line)
+    lines = [*notes, *(["A compaction removed this from the conversation:"] if groups else ())]
+    for heading in (*HEADINGS.values(), _OTHER_HEADING):
+        if heading in groups:
+            lines += ["", f"{heading}:", *groups[heading]]
+    if others := len(items) - sum(map(len, groups.values())):
+        lines += ["", f"{others:,} more did not fit into {max_tokens:,} tokens."]
     return "\n".join(lines).strip() or "No facts were lost."
 
 

@@ -175,8 +175,7 @@ class _ChatView:
         """Return the messages of a request. It starts with a user prompt, which Anthropic and Google require."""
         items = own_items(items, self.items)
         messages: list[ModelMessage] = []
-        own_first = next((item for item in self.items if item["role"] != "system"), None)
-        first = next((item for item in items if item.get("role") != "system"), None)
+        own_first, first = _first_spoken(self.items), _first_spoken(items)
         needs_opening = first is not None and first is not own_first and first.get("role") == "assistant"
         for item in items:
             if needs_opening and item is first:
@@ -184,7 +183,7 @@ class _ChatView:
             if id(item) in self._responses:
                 messages.append(self._responses[id(item)])
             elif item.get("role") == "assistant":
-                messages.append(ModelResponse(parts=[TextPart(str(item.get("content") or ""))]))
+                messages.append(_new_response(item))
             else:
                 part = self._parts.get(id(item))
                 _append_part(messages, self._changed_part(item) if part is None else part)
@@ -212,6 +211,14 @@ class _ChatView:
     def _original(self, message: ModelMessage) -> ModelMessage:
         """Return the original request if all of its parts are present, because it also has instructions and ids."""
         return self._requests.get(_part_ids(message), message) if isinstance(message, ModelRequest) else message
+
+
+def _first_spoken(items: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    return next((item for item in items if item.get("role") != "system"), None)
+
+
+def _new_response(item: dict[str, Any]) -> ModelResponse:
+    return ModelResponse(parts=[TextPart(str(item.get("content") or ""))])
 
 
 def _append_part(messages: list[ModelMessage], part: Any) -> None:

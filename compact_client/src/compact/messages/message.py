@@ -61,12 +61,11 @@ class Message:
             object.__setattr__(self, "meta", {})
         if self.content is None:
             object.__setattr__(self, "content", "")
-        if self.tool_calls and not isinstance(self.tool_calls, tuple):
-            object.__setattr__(self, "tool_calls", tuple(self.tool_calls))
         if not self.media and not isinstance(self.content, str):
             object.__setattr__(self, "media", media_in(self.content))
-        if any(not isinstance(call, ToolCall) for call in self.tool_calls):
-            object.__setattr__(self, "tool_calls", tuple(_as_call(call) for call in self.tool_calls))
+        calls = self.tool_calls
+        if not isinstance(calls, tuple) or any(not isinstance(call, ToolCall) for call in calls):
+            object.__setattr__(self, "tool_calls", tuple(map(_as_call, calls)))
         if self.tool_call_id is None and self.role == "tool" and isinstance(self.meta.get("tool_call_id"), str):
             object.__setattr__(self, "tool_call_id", self.meta["tool_call_id"])
 

@@ -172,11 +172,7 @@ class _Drafter:
         smallest: Draft | None = None
         for draft, is_floor in self._drafts():
             smallest = draft
-            if self.goal_tokens is not None and self._frees_too_little(draft, is_floor=is_floor):
-                continue
-            if keep_least and draft.partition.keep_turns > (1 if self.floor == "turn" else 0):
-                continue
-            if is_floor and draft.partition.keep_turns >= 0 and self._leaves_too_little(draft):
+            if self._is_rejected(draft, keep_least=keep_least, is_floor=is_floor):
                 continue
             # Ordinary drafts stay below the trigger, so that the next call does not compact again. At the floor, only
             # the budget counts.
@@ -185,6 +181,14 @@ class _Drafter:
                 return replace(draft, summary_tokens=self._largest_summary(draft, is_floor=is_floor))
         assert smallest is not None
         return _with_remaining_budget(smallest)
+
+    def _is_rejected(self, draft: Draft, *, keep_least: bool, is_floor: bool) -> bool:
+        """True if a draft cannot be the one, whatever its size."""
+        if self.goal_tokens is not None and self._frees_too_little(draft, is_floor=is_floor):
+            return True
+        if keep_least and draft.partition.keep_turns > (1 if self.floor == "turn" else 0):
+            return True
+        return is_floor and draft.partition.keep_turns >= 0 and self._leaves_too_little(draft)
 
     def _frees_too_little(self, draft: Draft, *, is_floor: bool) -> bool:
         """True if a manual compaction must keep less than the policy asks for, because it would free nothing."""

@@ -176,6 +176,11 @@ def long_tokens(text: str) -> list[str]:
     return (_ASCII_LONG_TOKEN if text.isascii() else _LONG_TOKEN).findall(text)
 
 
+def _is_name_of_letters(token: str) -> bool:
+    is_name = token.isupper() or _CAMEL_CASE.search(token) is not None
+    return is_name and _MIN_NAME_CHARS <= len(token) <= _MAX_NAME_CHARS
+
+
 def name_of(token: str) -> Name | None:
     """Return an identifier, path or id, and None for another word or a small number.
 
@@ -183,8 +188,7 @@ def name_of(token: str) -> Name | None:
     """
     token = token.strip(SEPARATOR_CHARS)
     if token.isalpha():
-        is_name = token.isupper() or _CAMEL_CASE.search(token)
-        return (token.lower(), token) if is_name and _MIN_NAME_CHARS <= len(token) <= _MAX_NAME_CHARS else None
+        return (token.lower(), token) if _is_name_of_letters(token) else None
     if len(token) < _MIN_NAME_CHARS or (_LETTER.search(token) is None and len(_DIGIT.findall(token)) < _MIN_ID_DIGITS):
         return None
     line_number = _LINE_NUMBER.search(token) if "." in token else None

@@ -121,16 +121,20 @@ def collapse(text: str) -> str:
     return _PLACEHOLDER.sub(MASK, text) if _PREFIX in text else text
 
 
+def _have_same_size(raw: Any, masked: Any, types: type[Any] | tuple[type[Any], ...]) -> bool:
+    return isinstance(raw, types) and isinstance(masked, types) and len(raw) == len(masked)
+
+
 def reversible_tree(raw: Any, masked: Any, name: Callable[[str], str]) -> Any:
     """Return the masked JSON value with placeholders for the values that are missing in it."""
     if isinstance(raw, str):
         return reversible_text(raw, masked, name) if isinstance(masked, str) else masked
-    if isinstance(raw, dict) and isinstance(masked, dict) and len(raw) == len(masked):
+    if _have_same_size(raw, masked, dict):
         return {
             reversible_tree(raw_key, key, name): reversible_tree(raw[raw_key], item, name)
             for raw_key, (key, item) in zip(raw, masked.items(), strict=True)
         }
-    if isinstance(raw, (list, tuple)) and isinstance(masked, (list, tuple)) and len(raw) == len(masked):
+    if _have_same_size(raw, masked, (list, tuple)):
         items = [reversible_tree(raw_item, item, name) for raw_item, item in zip(raw, masked, strict=True)]
         return items if isinstance(masked, list) else tuple(items)
     if masked == MASK and raw is not None:

@@ -18,28 +18,35 @@ MIN_CARD_NUMBER = 10**12
 # Deeper values are left to `Tree`, which is not limited by the stack.
 _MAX_DEPTH = 40
 _NUMBERS = frozenset({int, float})
+_LISTS = frozenset({list, tuple})
 _WITHOUT_TEXT = frozenset({float, bool, type(None), RedactedText, RedactedTree})
 
 
 def add_plain_texts(texts: list[str], items: Iterable[Any], keys: KnownKeys, depth: int = 0) -> bool:
     """Append the texts of `items` in document order. Return False if `Tree` has to walk them instead."""
+    if depth > _MAX_DEPTH:
+        return False
     for item in items:
         kind = type(item)
         if kind is str:
             texts.append(item)
-        elif kind is int:
-            if item >= MIN_CARD_NUMBER:
-                texts.append(str(item))
         elif kind is dict:
             is_plain = keys.plain.issuperset(item) or _has_harmless_keys(item, keys)
-            if not is_plain or depth == _MAX_DEPTH or not add_plain_texts(texts, item.values(), keys, depth + 1):
+            if not is_plain or not add_plain_texts(texts, item.values(), keys, depth + 1):
                 return False
-        elif kind is list or kind is tuple:
-            if depth == _MAX_DEPTH or not add_plain_texts(texts, item, keys, depth + 1):
+        elif kind is int:
+            _add_number(texts, item)
+        elif kind in _LISTS:
+            if not add_plain_texts(texts, item, keys, depth + 1):
                 return False
         elif kind not in _WITHOUT_TEXT:
             return False
     return True
+
+
+def _add_number(texts: list[str], number: int) -> None:
+    if number >= MIN_CARD_NUMBER:
+        texts.append(str(number))
 
 
 def _has_harmless_keys(container: Mapping[Any, Any], keys: KnownKeys) -> bool:

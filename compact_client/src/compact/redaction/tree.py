@@ -33,6 +33,9 @@ class _Frame(NamedTuple):
     """The key of the value that belongs to a secret name in the same dict, and its rule."""
     pair_rule: str | None
 
+    def rule_for(self, key: Any) -> str | None:
+        return self.pair_rule if self.pair_rule and key == self.pair_key else self.inherited
+
 
 Place = tuple[int, Any]
 """A value in a tree: the index of its container, and its key there. The root is in container 0, under the key 0."""
@@ -93,28 +96,31 @@ class Tree:
 
     def _visit(self, frame: _Frame) -> _Frame | None:
         """Collect the texts of a container up to its next nested container, and return that one."""
-        node, items, inherited, pair_key, pair_rule = frame
+        node, items, inherited, _, pair_rule = frame
         places, texts, clean_keys = self.places, self.texts, self._clean_keys
         is_plain = inherited is None and pair_rule is None
         for key, item in items:
             if isinstance(key, str) and key not in clean_keys:
-                if len(key) < _MIN_KEY_CHARS:
-                    self.short_keys.append(key)
-                else:
-                    self.key_places.append((node, key))
-                    self.keys.append(key)
+                self._add_key(node, key)
             kind = type(item)
             # Almost all texts.
             if kind is str and is_plain and key_rule(key) is None:
                 places.append((node, key))
                 texts.append(item)
                 continue
-            rule = pair_rule if pair_rule and key == pair_key else inherited
+            rule = frame.rule_for(key)
             if kind in _SCALARS or not isinstance(item, (dict, list, tuple)):
                 self._add((node, key), item, rule)
             elif kind is not RedactedTree and not _is_redaction_counts(key, item):
                 return self._enter((node, key), item, inherited_rule(key, item, rule))
         return None
+
+    def _add_key(self, node: int, key: str) -> None:
+        if len(key) < _MIN_KEY_CHARS:
+            self.short_keys.append(key)
+        else:
+            self.key_places.append((node, key))
+            self.keys.append(key)
 
     def _add(self, place: Place, item: Any, inherited: str | None) -> None:
         if item is None or isinstance(item, bool):

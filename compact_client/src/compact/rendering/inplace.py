@@ -39,7 +39,6 @@ class InplaceRenderer:
     def render(self, messages: Sequence[Message], plan: CompactionPlan, codec: Codec) -> list[Message]:
         rendered: list[Message] = []
         replaced: set[str] = set()
-        newest = plan.summarizations[-1] if plan.summarizations else None
         below_summary = _message_below_summary(messages, plan)
         for message in messages:
             if message is below_summary and plan.summary_text:
@@ -49,10 +48,9 @@ class InplaceRenderer:
                 continue
             if isinstance(record, SummarizationRecord | ExternalizationRecord):
                 replacement_id = _replacement_id(record)
-                text = _replacement_text(record)
+                text = _replacement_text(record, plan)
                 if text is not None and replacement_id not in replaced:
                     replaced.add(replacement_id)
-                    text = with_recall_line(text, plan.summary_text or "") if record is newest else text
                     rendered.append(codec.assistant_message(text, replacement_id))
             elif isinstance(record, ClearRecord):
                 rendered.append(clear_output(message, record, codec))
@@ -85,9 +83,10 @@ def _span_id(record: SummarizationRecord) -> str:
     return f"span-{record.span.start_message_id}"
 
 
-def _replacement_text(record: SummarizationRecord | ExternalizationRecord) -> str | None:
+def _replacement_text(record: SummarizationRecord | ExternalizationRecord, plan: CompactionPlan) -> str | None:
     """Return the text that replaces a record's span, or None if nothing does."""
     if isinstance(record, SummarizationRecord):
-        return span_text(record)
+        text = span_text(record)
+        return with_recall_line(text, plan.summary_text or "") if record is plan.summarizations[-1] else text
     # A folded pointer is part of a summary.
     return None if record.is_folded else pointer_text(record)

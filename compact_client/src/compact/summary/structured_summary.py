@@ -170,12 +170,13 @@ class StructuredSummary:
         if self.current_task and newer.current_task and self.current_task.key != newer.current_task.key:
             # A task that was followed by another one is still a goal of the user.
             merged["goals"] = _union((*self.goals, self.current_task), newer.goals)
-        done = tuple(note.text for note in newer.completed)
-        still_open = {item.key for item in newer.open_items}
-        merged["open_items"] = tuple(
-            item for item in merged["open_items"] if item.key in still_open or not item.is_done(done)
-        )
+        merged["open_items"] = tuple(item for item in merged["open_items"] if not newer._completes(item))
         return StructuredSummary(**merged)
+
+    def _completes(self, item: OpenItem) -> bool:
+        """True if the item was completed, and is not listed as open again."""
+        is_open = any(item.key == other.key for other in self.open_items)
+        return not is_open and item.is_done([note.text for note in self.completed])
 
     def part_of(self, span: SpanReference) -> StructuredSummary:
         """Return the entries that come from the messages of a span."""

@@ -104,11 +104,12 @@ def _remove_one(text: str, name: str) -> str | None:
             continue
         entries = (group.members or {})["hooks"]
         if len(entries.children) > 1:
-            own = next(
-                place for place, entry in enumerate(entries.children) if _own_commands([{"hooks": [entry.value]}])
-            )
-            return delete_child(text, entries, own)
+            return delete_child(text, entries, _own_index(entries))
         if len(groups.children) > 1:
             return delete_child(text, groups, index)
         return delete_child(text, hooks, name)
     return None
+
+
+def _own_index(entries: Node) -> int:
+    return next(index for index, entry in enumerate(entries.children) if _own_commands([{"hooks": [entry.value]}]))

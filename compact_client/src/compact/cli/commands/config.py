@@ -10,7 +10,7 @@ from typing import Any
 from compact.cli import exit_codes, output
 from compact.config.factory import build
 from compact.config.settings import SETTINGS
-from compact.config.sources import resolve, unknown_variables
+from compact.config.sources import Resolved, resolve, unknown_variables
 from compact.exceptions import ConfigError
 
 _COLUMNS = ("setting", "value", "source", "variable")
@@ -28,10 +28,7 @@ def config(options: argparse.Namespace) -> int:
         problems = [*str(error).splitlines(), *problems]
     if resolved is None or (problems and options.action == "check"):
         return _report(problems, as_json=options.json)
-    rows = [
-        (path, _text(setting.value_in(resolved.settings)), resolved.sources.get(path, "default"), setting.variable)
-        for path, setting in SETTINGS.items()
-    ]
+    rows = _rows(resolved)
     if options.json:
         settings = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
         output.document({"ok": not problems, "problems": problems, "settings": settings})
@@ -43,6 +40,13 @@ def config(options: argparse.Namespace) -> int:
     for problem in problems:
         output.console(to_stderr=True).print(problem, style="yellow", soft_wrap=True)
     return exit_codes.OK
+
+
+def _rows(resolved: Resolved) -> list[tuple[str, str, str, str]]:
+    return [
+        (path, _text(setting.value_in(resolved.settings)), resolved.sources.get(path, "default"), setting.variable)
+        for path, setting in SETTINGS.items()
+    ]
 
 
 def _report(problems: Sequence[str], *, as_json: bool) -> int:

@@ -48,12 +48,7 @@ def import_logs(options: argparse.Namespace) -> int:
 
 def watch(options: argparse.Namespace) -> int:
     """Import the logs of all agents and follow them until Ctrl-C."""
-    logs = LogFilter(
-        [Path(name).expanduser() for name in options.paths],
-        options.agent or (),
-        parse_since(options.since) if options.since else None,
-        Path(options.project).expanduser().absolute() if options.project else None,
-    )
+    logs = _log_filter(options)
     create_upload = _upload_factory(options)
     state = WatchState(None) if options.dry_run else _state(options)
     importer = Importer(
@@ -66,15 +61,23 @@ def watch(options: argparse.Namespace) -> int:
             if not reports:
                 sys.stderr.write(f"{_explain_nothing(logs)}\n")
             return _finish(reports, options)
-        if options.json:
-            for report in reports:
-                output.line(_row(report))
+        for report in reports if options.json else ():
+            output.line(_row(report))
         _print_rows(reports, options)
         return _follow(importer, logs, reports, options)
     except KeyboardInterrupt:
         if not options.json:
             sys.stderr.write("Stopped. Run the same command to continue.\n")
         return _exit_code(reports) if not options.once else exit_codes.INTERRUPTED
+
+
+def _log_filter(options: argparse.Namespace) -> LogFilter:
+    return LogFilter(
+        [Path(name).expanduser() for name in options.paths],
+        options.agent or (),
+        parse_since(options.since) if options.since else None,
+        Path(options.project).expanduser().absolute() if options.project else None,
+    )
 
 
 def parse_since(text: str) -> datetime:

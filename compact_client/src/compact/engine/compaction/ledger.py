@@ -56,24 +56,30 @@ def build_ledger(
 
     An ephemeral result is cleared, also if the rest of its unit is summarized.
     """
-    host_ids = [message.id or "" for message in before.messages if is_host_message(message)]
-    rules = {
-        host_ids[index]: draft.partition.rules.get(unit.first, "") for unit in draft.units for index in unit.indices
-    }
-    pinned_ids = {host_ids[index] for unit in draft.partition.pinned for index in unit.indices}
+    rules, pinned = _draft_rules(draft, before)
     entries = []
     for message, tokens in zip(before.messages, before.counts, strict=True):
         message_id = message.id or ""
         rule = rules.get(message_id, "")
         fate, rule, into = (
             _fate_by_plan(message_id, plan, renderer, ephemeral.get(message_id))
-            or (("pinned", rule, None) if message_id in pinned_ids else None)
+            or pinned.get(message_id)
             or _fate_of_replacement(message, plan, draft, renderer, redaction)
             or _fate_of_kept(rule, is_truncated=message_id in truncated_ids)
         )
         digest = redaction.hash(message)
         entries.append(LedgerEntry(message_id, digest, message.role, tokens, fate, rule, into))
     return tuple(entries)
+
+
+def _draft_rules(draft: Draft, before: Request) -> tuple[dict[str, str], dict[str, Verdict]]:
+    """Return the rule of the draft for each host message, and the verdicts of the pinned ones."""
+    host_ids = [message.id or "" for message in before.messages if is_host_message(message)]
+    rules = {
+        host_ids[index]: draft.partition.rules.get(unit.first, "") for unit in draft.units for index in unit.indices
+    }
+    pinned_ids = [host_ids[index] for unit in draft.partition.pinned for index in unit.indices]
+    return rules, {message_id: ("pinned", rules.get(message_id, ""), None) for message_id in pinned_ids}
 
 
 def _fate_by_plan(

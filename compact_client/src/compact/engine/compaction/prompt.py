@@ -134,6 +134,11 @@ def _find_siblings(
             yield from _siblings_in(unit, messages, policy.protected_tools, plan, codec, count_text)
 
 
+def _was_cleared(message: Message, plan: CompactionPlan | None) -> bool:
+    """True if an earlier compaction cleared the message, so that it has no original text to clear again."""
+    return plan is not None and isinstance(plan.get_action(message.id or "")[1], ClearRecord)
+
+
 def _siblings_in(
     unit: Unit,
     messages: Sequence[Message],
@@ -146,8 +151,7 @@ def _siblings_in(
     clearable = {call.id for call in calls if call.name not in protected_tools}
     for index in unit.indices:
         message = messages[index]
-        # A message that an earlier compaction cleared has no original text to clear again.
-        if plan is not None and isinstance(plan.get_action(message.id or "")[1], ClearRecord):
+        if _was_cleared(message, plan):
             continue
         texts = {call_id: text for call_id, text in codec.outputs(message) if call_id in clearable}
         tokens_freed = sum(count_text(text) - _PLACEHOLDER_TOKENS for text in texts.values())

@@ -18,7 +18,7 @@ from compact.engine.session import Session
 from compact.messages import Message, RedactedMessage
 from compact.messages.span import SpanReference
 from compact.planning.draft import Draft
-from compact.planning.plan import SummarizationRecord
+from compact.planning.plan import ExternalizationRecord, SummarizationRecord
 from compact.planning.strategies import SpanSummary
 from compact.rendering.base import pointer_text, recall_line, span_text, with_recall_line
 from compact.summarizers import retention
@@ -157,15 +157,7 @@ class SummaryUpdate:
         started = self._engine.clock()
         freed_tokens = self._pointer_tokens()
         limit = max(0, self._max_tokens(freed_tokens) - self._overhead_tokens)
-        # Aborted calls were added by normalization and say nothing.
-        source = ParsedMessages([message for message in messages if not (message.id or "").startswith("aborted-")])
-        request = SummaryRequest(
-            source,
-            span,
-            self._with_span_summaries(visible),
-            self._previous_message(),
-            replace(self._previous, artifacts=()) if self._previous is not None else None,
-        )
+        request = self._request(messages, span, visible)
         written = self._covering_summary(span, limit) or (yield from self._call_summarizer(request, limit))
         if written is None:
             return None
@@ -182,8 +174,22 @@ class SummaryUpdate:
         content = merged if self._terms.renderer.keeps_spans else own
         span_summary = SpanSummary(content, self._count_text(content.render_as_message()))
         if self._check.has_listeners:
-            summary = replace(summary, report=self._report(call, summary, retained, source, started))
+            report = self._report(call, summary, retained, request.messages, started)
+            summary = replace(summary, report=report)
         return summary, span_summary
+
+    def _request(
+        self, messages: Sequence[RedactedMessage], span: SpanReference, visible: Sequence[RedactedMessage]
+    ) -> SummaryRequest:
+        # Aborted calls were added by normalization and say nothing.
+        source = ParsedMessages([message for message in messages if not (message.id or "").startswith("aborted-")])
+        return SummaryRequest(
+            source,
+            span,
+            self._with_span_summaries(visible),
+            self._previous_message(),
+            replace(self._previous, artifacts=()) if self._previous is not None else None,
+        )
 
     def _call_summarizer(self, request: SummaryRequest, limit: int) -> Steps[WrittenSummary | None]:
         call = SummarizerCall(
@@ -219,8 +225,11 @@ class SummaryUpdate:
         """Return the tokens of pointers that the draft keeps but a new summary replaces."""
         if self._plan is None or self._draft.folds_replacements:
             return 0
-        pointers = [pointer_text(record) for record in self._plan.externalizations if not record.is_folded]
-        return sum(self._count_message(text) for text in pointers)
+        return sum(self._count_message(pointer_text(record)) for record in self._open_pointers())
+
+    def _open_pointers(self) -> list[ExternalizationRecord]:
+        """Return the pointers of the plan that are not part of a summary."""
+        return [record for record in self._plan.externalizations if not record.is_folded] if self._plan else []
 
     def _artifact_tokens(self, limit: int) -> int:
         """Return the room to reserve for the artifact list. Fitting the summary again later would lose more."""
@@ -259,9 +268,10 @@ class SummaryUpdate:
         Artifacts beyond their share of the summary are left out. The plan still knows them, and they are rehydrated
         when the agent asks for them.
         """
-        pointers = [record for record in self._plan.externalizations if not record.is_folded] if self._plan else []
-        known = {artifact.artifact_id: artifact for artifact in previous.artifacts} if previous else {}
-        known |= {artifact.artifact_id: artifact for record in pointers for artifact in record.summary.artifacts}
+        artifacts = [*(previous.artifacts if previous else ())]
+        for pointer in self._open_pointers():
+            artifacts += pointer.summary.artifacts
+        known = {artifact.artifact_id: artifact for artifact in artifacts}
         if not known:
             return summary
         listed: list[ArtifactReference] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from compact.engine.session.continuation import is_instruction
@@ -48,35 +49,31 @@ def merge_history(
     `shown` has the message of each item, or None for a summary or pointer. Messages that the host trimmed stay.
     """
     positions = {message.id: index for index, message in enumerate(history)}
-    end = len(history)
-    entries: dict[int, Message] = {
-        index: message for index, message in enumerate(history) if not is_instruction(message)
-    }
-    inserted: list[tuple[int, int, Message]] = []
-    anchor = end
-    last_spoken = next((index for index, item in enumerate(items) if not is_instruction(item)), len(items))
+    # Sorted by position in the history. An insertion stands before the message at its position, in the host's order.
+    entries = {(index, 1, 0): message for index, message in enumerate(history) if not is_instruction(message)}
+    anchor = end = len(history)
+    first_spoken = len(list(takewhile(is_instruction, items)))
     for index in range(len(items) - 1, -1, -1):
         message, item = shown[index], known[index]
-        position = positions.get(item.message_id) if item is not None else None
         if message is None:
             continue
+        position = positions.get(item.message_id) if item is not None else None
         if is_instruction(items[index]):
             # Instructions at the front stay there, also if the plan hides the messages after them.
-            inserted.append((-1 if index < last_spoken else anchor, index, message))
+            entries[-1 if index < first_spoken else anchor, 0, index] = message
         elif position is None:
-            inserted.append((end, index, message))
+            entries[end, 0, index] = message
         else:
-            entries[position] = message
+            entries[position, 1, 0] = message
             anchor = position
-    merged = [*((index, 1, 0, message) for index, message in entries.items())]
-    merged += [(position, 0, index, message) for position, index, message in inserted]
-    return [message for *_, message in sorted(merged, key=lambda entry: entry[:3])]
+    return [entries[place] for place in sorted(entries)]
 
 
 def visible_part(
-    history: Sequence[Message], shown_ids: Collection[str], absorbed_ids: Collection[str]
+    history: Sequence[Message], shown: Sequence[Message | None], absorbed_ids: Collection[str]
 ) -> list[Message]:
     """Return the messages that the host shows, and those that the plan hides."""
+    shown_ids = {message.id or "" for message in shown if message is not None}
     return [message for message in history if message.id in shown_ids or message.id in absorbed_ids]
 
 

@@ -301,11 +301,11 @@ class Session:
 
     def _observe_edit(self, items: Sequence[Any], codec: Codec, match: ListMatch) -> Observation:
         known = recognize_items(items, match.reference, match.start, match.size, self.history)
-        # As above, decode everything before logging anything.
         changed = [index for index, item in enumerate(known) if item is None or not item.is_unchanged]
-        copies, decoded = {}, {}
-        for index, copy, message in read_items(codec, items, changed):
-            copies[index], decoded[index] = copy, message
+        # As above, decode everything before logging anything.
+        read = list(read_items(codec, items, changed))
+        copies = {index: copy for index, copy, _ in read}
+        decoded = {index: message for index, _, message in read}
         reference_items = dict(zip(match.reference.ids, match.reference.items, strict=True))
         absorbed_ids = {entry.id for entry in self.plan.absorbed} if self.plan else set()
         host_list = ListSnapshot()
@@ -316,8 +316,7 @@ class Session:
             shown.append(logged)
             host_list.add(copies.get(index) or reference_items.get(message_id) or frozen_copy(items[index]), message_id)
         history = merge_history(self.history, items, shown, known)
-        shown_ids = {message.id or "" for message in shown if message is not None}
-        self._replace_view(visible_part(history, shown_ids, absorbed_ids), history, host_list)
+        self._replace_view(visible_part(history, shown, absorbed_ids), history, host_list)
         return Observation("edited", tuple(self.thread.messages[first_number:]))
 
     def _log_item(

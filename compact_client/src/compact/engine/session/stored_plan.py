@@ -44,7 +44,7 @@ def load_plan(session: Session, store: Any, items: Sequence[Any], check: events.
     """Replace the branch's plan with a stored one, if that is newer and about this conversation."""
     slots: list[_Slot] = []
     # Another branch of this process may have a key whose plan was continued elsewhere. It cannot be overwritten.
-    reserved_keys = {key for number, key in session.shared.plan_keys.items() if number != session.number}
+    reserved_keys = _keys_of_others(session)
     for key in _keys(session, len(reserved_keys)):
         try:
             plan, version = yield from call_store("plan", partial(store.get_current_plan, key))
@@ -56,19 +56,22 @@ def load_plan(session: Session, store: Any, items: Sequence[Any], check: events.
         except StoreFailed as error:
             check.emit(events.ErrorEvent.from_exception(error, "continued without the stored plan"))
             return
-        if key == session.plan_key and version == session.stored_plan_version and version:
+        if version and (key, version) == (session.plan_key, session.stored_plan_version):
             return
         if plan is not None and _is_about(plan, session, items):
             session.use_plan_key(key, version)
             return
-        if key in reserved_keys:
-            continue
-        slots.append(_Slot(key, version, plan.created_at if plan else ""))
-        if plan is None:
-            break
+        if key not in reserved_keys:
+            slots.append(_Slot(key, version, plan.created_at if plan else ""))
+            if plan is None:
+                break
     # A free key, or the one whose plan is the oldest.
     slot = min(slots, key=lambda slot: slot.created_at)
     session.use_plan_key(slot.key, slot.version)
+
+
+def _keys_of_others(session: Session) -> set[str]:
+    return {key for number, key in session.shared.plan_keys.items() if number != session.number}
 
 
 def _keys(session: Session, reserved_count: int) -> Iterator[str]:
@@ -170,10 +173,7 @@ def _recognize(
     if not tail:
         return None
     spoken_ids = iter([message.id for message in tail])
-    instruction_ids: dict[str, list[str]] = {}
-    for entry in (*plan.absorbed, *plan.ledger):
-        if entry.role in _INSTRUCTION_ROLES and entry.id not in instruction_ids.get(entry.hash, ()):
-            instruction_ids.setdefault(entry.hash, []).append(entry.id)
+    instruction_ids = _instruction_ids(plan)
     known_ids: list[str | None] = []
     for message, digest in zip(decoded, hashes, strict=True):
         if not is_instruction(message):
@@ -181,6 +181,15 @@ def _recognize(
         else:
             known_ids.append(instruction_ids[digest].pop(0) if instruction_ids.get(digest) else None)
     return known_ids
+
+
+def _instruction_ids(plan: CompactionPlan) -> dict[str, list[str]]:
+    """Return the ids of the instructions with the same hash, in order."""
+    ids: dict[str, list[str]] = {}
+    for entry in (*plan.absorbed, *plan.ledger):
+        if entry.role in _INSTRUCTION_ROLES and entry.id not in ids.get(entry.hash, ()):
+            ids.setdefault(entry.hash, []).append(entry.id)
+    return ids
 
 
 def _matched_tail(known: Sequence[_KnownMessage], keys: Sequence[_Key], *, is_log: bool) -> list[_KnownMessage]:

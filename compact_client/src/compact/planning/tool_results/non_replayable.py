@@ -31,11 +31,16 @@ def non_replayable_ids(messages: Sequence[Message], policies: Mapping[str, ToolD
     for message in messages:
         if message.id is None or not (message.answers or message.role == "tool"):
             continue
-        own_name = message.name or str(message.meta.get("tool_name", ""))
-        tools = [names.get(call_id) or own_name for call_id in message.answers] or [own_name]
+        tools = _tools_of(message, names)
         if any(durability_of(tool, message, policies) is ToolDurability.NON_REPLAYABLE for tool in tools):
             ids.add(message.id)
     return ids
+
+
+def _tools_of(message: Message, names: Mapping[str, str]) -> list[str]:
+    """Return the tools that a message has results of. `names` has those of the calls in the prompt."""
+    own_name = message.name or str(message.meta.get("tool_name", ""))
+    return [names.get(call_id) or own_name for call_id in message.answers] or [own_name]
 
 
 def select_non_replayable(

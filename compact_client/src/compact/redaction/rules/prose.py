@@ -46,6 +46,12 @@ def _is_named_key(match: re.Match[str]) -> bool:
     return is_key_material(match["secret"]) and not _NOT_CHOSEN.fullmatch(match["secret"])
 
 
+def _is_token(value: str) -> bool:
+    if len(value) < 8 or not looks_random(value) or _NOT_CHOSEN.fullmatch(value):
+        return False
+    return len(value) < 16 or is_key_material(value)
+
+
 def _is_told(match: re.Match[str]) -> bool:
     """True if a sentence gives a value that no ordinary word could be."""
     value = match["secret"].rstrip(".!?)")
@@ -55,12 +61,7 @@ def _is_told(match: re.Match[str]) -> bool:
     if word.startswith("pin"):
         return _PIN.fullmatch(value) is not None
     if word in {"key", "token", "login", "secret"} and not match["quote"]:
-        return (
-            len(value) >= 8
-            and looks_random(value)
-            and not _NOT_CHOSEN.fullmatch(value)
-            and (len(value) < 16 or is_key_material(value))
-        )
+        return _is_token(value)
     if match["quote"]:
         return " " not in value.strip() or len(value) > 8
     return _CHOSEN.match(value) is not None and not _NOT_CHOSEN.fullmatch(value)
