@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from viewer.chat import strip_summary_marks
+from compact.reading.parts import strip_summary_marks
+
 from viewer.compactions.ledger import longest_increasing
 from viewer.kinds import SUMMARY
 from viewer.numbers import to_count

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from compact.reading.parts import strip_summary_marks
+
 from ingest.archive.hash_chain import canonical
 from ingest.storage.messages import MESSAGE_KEYS, REFERENCE
-from viewer.chat import strip_summary_marks
 from viewer.kinds import CHECK, DECISION, ERROR, PREFIX, RETENTION, SUMMARY, WARNING
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import public_data, public_name

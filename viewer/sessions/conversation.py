@@ -1,6 +1,6 @@
 """The messages of a span: a prompt and its answer, or a tool call and its result.
 
-Finds the messages under the names that tracers use, in the payload or in the data. `viewer.chat` reads each of them.
+Finds the messages under the names that tracers use, in the payload or in the data. `compact.reading` reads them.
 Pure.
 """
 
@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from viewer.chat import ChatMessage, Part, PartKind, parse_message
+from compact.reading.parts import Content, Part
+
+from viewer.chat import ChatMessage, parse_message
 
 _SYSTEM = ("system", "instructions", "system_prompt", "gen_ai.system_instructions")
 _INPUT = ("messages", "input", "prompt", "gen_ai.input.messages", "ai.prompt.messages", "ai.prompt", "input.value")
@@ -90,7 +92,7 @@ def _tool_call(name: str, values: Mapping[str, Any]) -> list[ChatMessage]:
     result = next((values[key] for key in _RESULT if values.get(key) not in (None, "")), None)
     if result is not None:
         text = result if isinstance(result, str) else json.dumps(result, indent=2, ensure_ascii=False)
-        messages.append(ChatMessage("tool", (Part(PartKind.RESULT, text, name),)))
+        messages.append(ChatMessage("tool", (Part(Content.RESULT, text, name),)))
     return messages + _read_all(values, _ERROR, "error")
 
 

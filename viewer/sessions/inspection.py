@@ -9,7 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from viewer.chat import strip_summary_marks
+from compact.reading.parts import strip_summary_marks
+
 from viewer.kinds import CHECK, TURN, Kind, Panel, kind_of
 from viewer.numbers import format_percent, to_count
 from viewer.sessions.checks import PARTS, Check

@@ -11,8 +11,8 @@ from typing import Any
 
 from compact import CompactConfig, CompactManager, CompactPolicy
 from compact.messages import Message
-from compact.summarizers.extraction.blocks import read_blocks
-from compact.summarizers.extraction.line_classifier import is_instruction
+from compact.reading.blocks import read_blocks
+from compact.reading.lines.line_classifier import is_instruction
 
 from tests.bench.quality.cases import Case, load_sessions, message_text
 from tests.bench.quality.score import WordIndex, key_facts

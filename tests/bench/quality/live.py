@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compact import CallbackExporter, CompactConfig, CompactManager, CompactPolicy, InsufficientBudget
-from compact.summarizers.extraction.entities import TYPE_WEIGHTS, find_entities
+from compact.reading.entities import TYPE_WEIGHTS, find_entities
 
 from tests.bench.quality.cases import load_sessions, message_text, spoken_text
 from tests.bench.quality.score import positions

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from compact.summarizers.extraction.entities import TYPE_WEIGHTS, find_entities
+from compact.reading.entities import TYPE_WEIGHTS, find_entities
 
 from tests.bench.quality.cases import Case, message_text, spoken_text
 

@@ -7,8 +7,8 @@ import json
 import pytest
 from compact import CompactConfig, CompactManager, CompactPolicy
 from compact.messages import Message, ToolCall
+from compact.reading.tokens import estimate_tokens
 from compact.summarizers import ExtractiveSummarizer, retention
-from compact.summarizers.extraction.summary_builder import estimate_tokens
 from compact.summary.structured_summary import StructuredSummary
 
 STYLES = ("task_state", "brief", "step_ledger", "requirements_ledger", "code_delta", "decision_log")

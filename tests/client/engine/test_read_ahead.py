@@ -9,8 +9,8 @@ import pytest
 from compact import CompactConfig, CompactManager
 from compact.engine import preflight
 from compact.messages import Message
+from compact.reading.blocks import _output_lines, _prose_blocks
 from compact.redaction.view import RedactionView
-from compact.summarizers.extraction.blocks import _output_lines, _prose_blocks
 from compact.summarizers.read_ahead import READ_AHEAD, ReadAhead
 
 WINDOW = 8_000

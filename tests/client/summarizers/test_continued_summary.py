@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 
 from compact.messages import Message, ToolCall
+from compact.reading.summary_blocks import earlier_blocks
 from compact.summarizers import ExtractiveSummarizer
 from compact.summarizers.extraction.span_index import SpanIndex
-from compact.summarizers.extraction.summary_blocks import earlier_blocks
 from compact.summary.entries import Decision, Mentions, Note
 from compact.summary.structured_summary import StructuredSummary
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from compact.messages import Message
+from compact.reading.state.file_ledger import read_ledger
 from compact.summarizers import ExtractiveSummarizer
-from compact.summarizers.extraction.state.file_ledger import read_ledger
 from compact.summary.structured_summary import StructuredSummary
 
 from tests.growth import assert_linear

@@ -6,10 +6,10 @@ import json
 
 import pytest
 from compact.messages import Message, ToolCall
+from compact.reading.blocks import Block
+from compact.reading.entities import find_entities
 from compact.summarizers import ExtractiveSummarizer
 from compact.summarizers.extraction.argument_names import argument_names
-from compact.summarizers.extraction.blocks import Block
-from compact.summarizers.extraction.entities import find_entities
 from compact.summarizers.extraction.entity_names import name_candidates
 from compact.summarizers.extraction.span_index import SpanIndex
 from compact.summary.entries import Entity

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 from compact.messages import Message
+from compact.reading.blocks import Block
+from compact.reading.summary_blocks import summary_blocks
+from compact.reading.tokens import estimate_tokens
 from compact.summarizers import ExtractiveSummarizer
-from compact.summarizers.extraction.blocks import Block
 from compact.summarizers.extraction.span_index import SpanIndex
-from compact.summarizers.extraction.summary_blocks import summary_blocks
-from compact.summarizers.extraction.summary_builder import estimate_tokens, fit
+from compact.summarizers.extraction.summary_builder import fit
 from compact.summary.entries import Note
 from compact.summary.structured_summary import StructuredSummary
 

@@ -25,7 +25,7 @@ from compact.messages import Message
 from compact.messages.codecs.quarantine import PROBLEM_KEY
 from compact.planning.rehydration import TurnContext
 from compact.planning.trigger import Decision
-from compact.summarizers.read_ahead import READ_AHEAD
+from compact.summarizers import READ_AHEAD
 
 _BREAKER_THRESHOLD = 2  # ineffective compactions in a row
 # New tokens needed before the breaker closes, as a multiple of the smallest gain that makes a compaction effective.

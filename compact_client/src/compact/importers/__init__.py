@@ -4,7 +4,6 @@ from compact.importers.conversation import Conversation
 from compact.importers.ingest_events import ingest_events
 from compact.importers.reader import UnreadableLog, read_conversation, read_log
 from compact.ledgers.foreign_compaction import Compaction, LogMessage
-from compact.ledgers.inferred_facts import InferredFact
 from compact.ledgers.inferred_ledger import UNDISCLOSED, InferredLedger, infer_ledger
 from compact.recording import RecordedSpan
 
@@ -12,7 +11,6 @@ __all__ = [
     "UNDISCLOSED",
     "Compaction",
     "Conversation",
-    "InferredFact",
     "InferredLedger",
     "LogMessage",
     "RecordedSpan",

@@ -18,8 +18,8 @@ from compact.agents.registry import detect_agent, storage_of, titles
 from compact.exceptions import CompactError
 from compact.importers.conversation import Conversation
 from compact.importers.log_source import open_log
+from compact.messages.block_kinds import is_item
 
-_RESPONSES_TYPES = {"message", "function_call", "function_call_output", "reasoning", "custom_tool_call", "compaction"}
 # Logs begin with titles, snapshots and other lines that several agents could have written.
 MAX_LINES_TO_DETECT = 500
 
@@ -159,4 +159,4 @@ def _read_document(document: Any) -> Conversation:
 
 
 def _is_message(item: Any) -> bool:
-    return isinstance(item, dict) and ("role" in item or item.get("type") in _RESPONSES_TYPES)
+    return isinstance(item, dict) and ("role" in item or is_item(item))

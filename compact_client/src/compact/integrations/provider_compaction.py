@@ -13,8 +13,8 @@ from typing import Any
 from compact import events
 from compact.integrations.provider_ledger import COMPACTIONS, SentPrompt
 from compact.ledgers.inferred_ledger import InferredLedger
+from compact.reading.facts import MAX_LOST_LISTED
 from compact.redaction.outbound import OutboundRedactor
-from compact.summarizers.retention import MAX_LOST_LISTED
 
 BuildEvent = Callable[[], events.ProviderCompactionEvent]
 """Infers the ledger, which takes a moment for a long prompt, and returns the event."""

@@ -13,6 +13,7 @@ from typing import Any
 from compact.ledgers.foreign_compaction import Compaction, LogFate, LogMessage
 from compact.ledgers.inferred_ledger import InferredLedger, infer_ledger
 from compact.messages import Message, RedactedMessage
+from compact.messages.block_kinds import is_reasoning
 from compact.messages.codecs import detect_codec, get_codec
 from compact.messages.codecs.langchain import HostMessages
 from compact.messages.codecs.quarantine import decode_item
@@ -25,7 +26,6 @@ SUMMARY_ID = "compaction"
 """The id of a compaction without one of its own."""
 _FORMATS = {"openai": "responses", "anthropic": "anthropic"}
 _CLEARED = "[cleared]"
-_THINKING = ("thinking", "redacted_thinking")
 
 
 class SentPrompt:
@@ -114,7 +114,7 @@ class SentPrompt:
             if message.role == "user" and turn:
                 yield turn
                 turn = []
-            if any(_type(block) in _THINKING for block in _blocks(message.source)):
+            if any(is_reasoning(block) for block in _blocks(message.source)):
                 turn.append(message)
         if turn:
             yield turn
@@ -128,7 +128,7 @@ def _log_message(message: RedactedMessage) -> LogMessage:
 
 
 def _without_thinking(message: Message) -> Message:
-    blocks = [block for block in _blocks(message.source) if _type(block) not in _THINKING]
+    blocks = [block for block in _blocks(message.source) if not is_reasoning(block)]
     text = "\n".join(str(block["text"]) for block in blocks if isinstance(block.get("text"), str))
     return replace(message, content=text, source={**(message.source or {}), "content": blocks}, extra_tokens=0)
 

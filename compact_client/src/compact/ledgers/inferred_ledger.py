@@ -13,13 +13,14 @@ from functools import cached_property
 from typing import Any
 
 from compact.ledgers.foreign_compaction import Compaction, Format, LogMessage
-from compact.ledgers.inferred_facts import InferredFact, count_by_kind, find_facts
+from compact.ledgers.inferred_facts import find_facts
 from compact.messages import Message, RedactedMessage, content_hash
 from compact.messages.codecs import get_codec
 from compact.messages.codecs.quarantine import decode_item
+from compact.reading.facts import Fact, count_by_kind, kept_share
+from compact.reading.tokens import estimate_tokens
 from compact.redaction import log_content
 from compact.redaction.view import mask_conversation
-from compact.summarizers.extraction.summary_builder import estimate_tokens
 
 MaskMessages = Callable[[Sequence[LogMessage], Format], list[RedactedMessage]]
 UNDISCLOSED = "The provider does not disclose this summary."
@@ -35,7 +36,7 @@ class InferredLedger:
     compaction: Compaction
     before: tuple[RedactedMessage, ...]
     after: tuple[RedactedMessage, ...]
-    facts: tuple[InferredFact, ...]
+    facts: tuple[Fact, ...]
     """The facts of the messages that left the prompt, those that look most like a commitment first."""
 
     @property
@@ -49,12 +50,12 @@ class InferredLedger:
         return "" if self.is_disclosed else UNDISCLOSED
 
     @property
-    def lost(self) -> tuple[InferredFact, ...]:
+    def lost(self) -> tuple[Fact, ...]:
         """The facts that the readable part of the new prompt does not have, best first."""
         return tuple(fact for fact in self.facts if not fact.is_kept)
 
     @property
-    def kept(self) -> tuple[InferredFact, ...]:
+    def kept(self) -> tuple[Fact, ...]:
         """The facts that the new prompt has, best first."""
         return tuple(fact for fact in self.facts if fact.is_kept)
 
@@ -71,13 +72,12 @@ class InferredLedger:
     @property
     def by_kind(self) -> dict[str, dict[str, int]]:
         """Number of facts found, kept and lost per kind."""
-        return count_by_kind(self.facts)
+        return count_by_kind(self.facts, self.lost)
 
     @property
     def weighted_retention(self) -> float:
         """The weighted share of facts that were kept."""
-        total = sum(fact.weight for fact in self.facts)
-        return round(sum(fact.weight for fact in self.kept) / total, 4) if total else 1.0
+        return kept_share(self.facts, self.lost)
 
     @cached_property
     def entries(self) -> list[dict[str, Any]]:

@@ -12,9 +12,9 @@ import re
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-MediaKind = Literal["image", "audio", "video", "pdf", "file"]
+from compact.messages.block_kinds import BLOCK_KINDS, MediaKind
 
 _HEADER_CHARS = 400_000  # enough for the header of a JPEG with a large preview
 _MIN_BINARY_CHARS = 256
@@ -22,19 +22,7 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,", re.A
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}", re.ASCII)
 _PDF_PAGE = re.compile(rb"/Type\s*/Page(?![s\w])")
 _PDF_COUNT = re.compile(rb"/Count\s+(\d+)")
-_KIND_OF_PART: dict[str, MediaKind] = {
-    "image": "image",
-    "image_url": "image",
-    "input_image": "image",
-    "computer_screenshot": "image",
-    "audio": "audio",
-    "input_audio": "audio",
-    "video": "video",
-    "video_url": "video",
-    "file": "file",
-    "input_file": "file",
-    "document": "file",
-}
+_KIND_OF_PART: dict[str, MediaKind] = {name: kind.media for name, kind in BLOCK_KINDS.items() if kind.media}
 _WRAPPERS = ("image_url", "input_audio", "file", "source", "audio", "video_url")
 _CONTENT_FIELDS = ("url", "image_url", "data", "base64", "file_data", "result")
 _TYPE_FIELDS = ("media_type", "mime_type", "format", "filename")

@@ -7,9 +7,9 @@ from typing import cast
 
 from compact import events
 from compact.ledgers.inferred_ledger import InferredLedger
+from compact.reading.facts import MAX_LOST_LISTED
+from compact.reading.tokens import estimate_tokens
 from compact.redaction.log_content import seal_text, seal_tree
-from compact.summarizers.extraction.summary_builder import estimate_tokens
-from compact.summarizers.retention import MAX_LOST_LISTED
 
 
 def check_event(ledger: InferredLedger, *, model: str | None, window_tokens: int) -> events.CheckEvent:

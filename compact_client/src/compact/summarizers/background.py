@@ -15,8 +15,9 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
 from compact.messages import Message
+from compact.reading.tokens import estimate_tokens
 from compact.summarizers.cache import message_bytes, policy_version
-from compact.summarizers.extraction.summary_builder import estimate_tokens, fit
+from compact.summarizers.extraction.summary_builder import fit
 from compact.summarizers.extractive import DEFAULT_MAX_TOKENS, ExtractiveSummarizer
 from compact.summary.structured_summary import StructuredSummary
 

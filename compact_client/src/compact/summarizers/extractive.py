@@ -11,18 +11,19 @@ from typing import Final
 
 from compact.messages import Message
 from compact.messages.span import SpanReference
+from compact.reading.blocks import Block
+from compact.reading.entities import find_entities, original_spelling
+from compact.reading.lines.line_classifier import is_open_item
+from compact.reading.state.todo_list import PLAN_FIELD, TodoList, read_todo_list
+from compact.reading.summary_blocks import earlier_blocks, message_blocks
+from compact.reading.tokens import estimate_tokens
 from compact.summarizers.extraction.argument_names import argument_blocks
-from compact.summarizers.extraction.blocks import Block
 from compact.summarizers.extraction.call_runs import number_repeated_calls
 from compact.summarizers.extraction.coverage import request_chars
-from compact.summarizers.extraction.entities import find_entities, original_spelling
-from compact.summarizers.extraction.line_classifier import is_open_item
 from compact.summarizers.extraction.span_index import SpanIndex
 from compact.summarizers.extraction.state.decision_context import DecisionContexts
 from compact.summarizers.extraction.state.state_blocks import insert_session_state
-from compact.summarizers.extraction.state.todo_list import PLAN_FIELD, TodoList, read_todo_list
-from compact.summarizers.extraction.summary_blocks import earlier_blocks, message_blocks
-from compact.summarizers.extraction.summary_builder import build_summary, estimate_tokens
+from compact.summarizers.extraction.summary_builder import build_summary
 from compact.summary.structured_summary import StructuredSummary, merge_spans
 
 DEFAULT_MAX_TOKENS: Final = 2_000

@@ -16,10 +16,11 @@ from typing import Any, Final
 
 from compact.exceptions import ConfigError, SummarizationError, SummaryTooLong
 from compact.messages import Message, RedactedMessage
+from compact.reading.tokens import CountTokens, estimate_tokens
 from compact.redaction.view import RedactionView, redact_conversation
 from compact.summarizers.cache import MemorySummaryCache, SummaryCache, SummaryCacheKey, policy_version
 from compact.summarizers.endpoint import completion_body, request_completion
-from compact.summarizers.extraction.summary_builder import CountTokens, estimate_tokens, fit, rendered_tokens
+from compact.summarizers.extraction.summary_builder import fit, rendered_tokens
 from compact.summarizers.extractive import DEFAULT_MAX_TOKENS, ExtractiveSummarizer
 from compact.summarizers.prompt import build_prompt, prompt_version, repair_prompt
 from compact.summarizers.reply import UnstructuredReply, read_prose, read_reply

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from compact.messages.redacted_types import RedactedMessage
-from compact.summarizers.extraction.blocks import read_blocks
+from compact.reading.blocks import read_blocks
 from compact.summarizers.extraction.span_index import SpanIndex
 
 _MAX_PENDING: Final = 256  # lists of messages. The caches hold the texts of a few long sessions, not of more.

@@ -14,7 +14,8 @@ from typing import Any, Final
 from compact.exceptions import SummarizationError, SummaryRefused
 from compact.messages import Message
 from compact.messages.span import SpanReference
-from compact.summarizers.extraction.blocks import collapse_whitespace
+from compact.reading.blocks import collapse_whitespace
+from compact.reading.refusals import is_refusal
 from compact.summarizers.reply_evidence import Conversation
 from compact.summary.entries import (
     Command,
@@ -35,15 +36,6 @@ _MAX_JSON_STARTS: Final = 32  # Braces in the text before the object. Each of th
 # sequences, and marks that reverse the direction of writing.
 _UNSAFE: Final = re.compile(
     "\x1b(?:\\[[0-9;?]*[ -/]*[@-~])?|[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
-)
-_REFUSED_TASK: Final = (
-    r"(?:help|assist|summari|comply|provide|fulfill|process|complete|create|generate|do (?:this|that)|be able to)"
-)
-_REFUSAL: Final = re.compile(
-    r"\s*(?:unfortunately,? |as an ai\b[^,.]*,? )?"
-    r"(?:i['’]?m (?:very )?sorry|sorry,|i am sorry|i (?:must|have to) decline"
-    rf"|i (?:can(?:no|['’])t|won['’]t|will not) {_REFUSED_TASK}"
-    r"|i(?:['’]m| am) (?:unable|not able) to)"
 )
 _LIST_MARK: Final = re.compile(r"^(?:[-*•]|#+|\d+[.)])\s+")
 _DECODER: Final = json.JSONDecoder()
@@ -114,11 +106,6 @@ _ENTRY_TYPES: Final[dict[str, tuple[type[Any], str]]] = {
     "tool_outcomes": (ToolOutcome, "tool_name"),
     "entities": (Entity, "name"),
 }
-
-
-def is_refusal(text: str) -> bool:
-    """True if a model's reply starts by declining the request."""
-    return _REFUSAL.match(text.lower()) is not None
 
 
 class UnstructuredReply(SummarizationError):

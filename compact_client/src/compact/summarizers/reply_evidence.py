@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Final
 
 from compact.messages import Message
-from compact.summarizers.extraction.entities import find_entities
-from compact.summarizers.extraction.state.file_ledger import read_ledger
+from compact.reading.entities import find_entities
+from compact.reading.state.file_ledger import read_ledger
 from compact.summary.entries import Entry, FileTouched, Note, normalize
 
 # Entity types that a summary can only copy, never describe.

@@ -17,8 +17,8 @@ from compact.exceptions import SummarizationError, SummarizerOverflow, SummaryRe
 from compact.messages import SUMMARY_TAG, Message, RedactedMessage, text_of
 from compact.messages.span import SpanReference
 from compact.policy import CompactPolicy
+from compact.reading.refusals import is_refusal
 from compact.redaction.view import RedactionView
-from compact.summarizers.reply import is_refusal
 from compact.summary.entries import Note
 from compact.summary.structured_summary import StructuredSummary
 

@@ -20,10 +20,9 @@ from compact.messages.span import SpanReference
 from compact.planning.draft import Draft
 from compact.planning.plan import ExternalizationRecord, SummarizationRecord
 from compact.planning.strategies import SpanSummary
+from compact.reading.summary_blocks import ParsedMessages
 from compact.rendering.base import pointer_text, recall_line, span_text, with_recall_line
-from compact.summarizers import retention
-from compact.summarizers.extraction.summary_blocks import ParsedMessages
-from compact.summarizers.extraction.summary_builder import fit
+from compact.summarizers import RetentionReport, fit, restore_lost_facts
 from compact.summary.entries import ArtifactReference
 from compact.summary.structured_summary import StructuredSummary
 
@@ -287,7 +286,7 @@ class SummaryUpdate:
 
     def _check_retention(
         self, summary: StructuredSummary, request: SummaryRequest, limit: int, max_tokens: int
-    ) -> retention.RetentionReport:
+    ) -> RetentionReport:
         """Restore what the summary must not lose, if need be beyond its limit."""
         report = self._retention_report(summary, request, limit)
         if report.is_blocking and max_tokens > limit:
@@ -296,8 +295,8 @@ class SummaryUpdate:
 
     def _retention_report(
         self, summary: StructuredSummary, request: SummaryRequest, max_tokens: int
-    ) -> retention.RetentionReport:
-        return retention.restore_lost_facts(
+    ) -> RetentionReport:
+        return restore_lost_facts(
             request.messages,
             [*request.visible, Message("assistant", summary.render(version=1))],
             summary,
@@ -332,7 +331,7 @@ class SummaryUpdate:
         self,
         call: SummarizerCall,
         summary: PromptSummary,
-        retained: retention.RetentionReport,
+        retained: RetentionReport,
         source: Sequence[RedactedMessage],
         started: datetime,
     ) -> SummaryReport:
@@ -357,7 +356,7 @@ class SummaryUpdate:
             created, self._retention_event(retained), self._lost_instructions(retained), started, ended
         )
 
-    def _retention_event(self, report: retention.RetentionReport) -> events.RetentionEvent:
+    def _retention_event(self, report: RetentionReport) -> events.RetentionEvent:
         redaction = self._redaction
         return events.RetentionEvent(
             step=self._step,
@@ -377,7 +376,7 @@ class SummaryUpdate:
             restored=redaction.trees(fact.to_dict() for fact in report.restored),
         )
 
-    def _lost_instructions(self, report: retention.RetentionReport) -> events.WarningEvent | None:
+    def _lost_instructions(self, report: RetentionReport) -> events.WarningEvent | None:
         if not report.is_blocking:
             return None
         missing = report.missing_constraints

@@ -13,6 +13,7 @@ from typing import Any
 
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
+from compact.messages.block_kinds import Format, kind_of
 from compact.messages.codecs.base import (
     ChangeOutput,
     DictCodec,
@@ -25,17 +26,6 @@ from compact.messages.media import Media, media_in, without_binary
 
 Block = Mapping[str, Any]
 
-_OWN_BLOCKS = frozenset(
-    {
-        "tool_use",
-        "tool_result",
-        "thinking",
-        "redacted_thinking",
-        "server_tool_use",
-        "document",
-        "web_search_tool_result",
-    }
-)
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant", "developer": "developer"}
 _PROVIDER = "anthropic"
 # Redacted thinking is encrypted: about six base64 characters per token.
@@ -47,10 +37,7 @@ class AnthropicCodec(DictCodec):
 
     def recognizes(self, item: Mapping[str, Any]) -> bool:
         """True if the item has a block that only Anthropic's format has."""
-        return any(
-            string_field(block, "type") in _OWN_BLOCKS or (block.get("type") == "image" and "source" in block)
-            for block in _blocks(item)
-        )
+        return any(_is_own(block) or (block.get("type") == "image" and "source" in block) for block in _blocks(item))
 
     def decode(self, item: Any, index: int) -> Message:
         item = require_mapping(item, index)
@@ -175,6 +162,11 @@ _READERS: dict[str, Callable[[_Parts, Block], None]] = {
     "image": _read_attachment,
     "document": _read_attachment,
 }
+
+
+def _is_own(block: Block) -> bool:
+    kind = kind_of(block)
+    return kind is not None and kind.format is Format.ANTHROPIC
 
 
 def _blocks(item: Mapping[str, Any]) -> list[Block]:

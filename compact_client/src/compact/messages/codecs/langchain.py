@@ -14,6 +14,7 @@ from typing import Any
 
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
+from compact.messages.block_kinds import is_call
 from compact.messages.codecs.base import ChangeOutput, DictCodec, document_text, require_mapping, string_field
 from compact.messages.codecs.langchain_dumps import DumpCache
 from compact.messages.media import media_in
@@ -34,7 +35,6 @@ _CLASSES: dict[Role, str] = {
     "system": "SystemMessage",
     "tool": "ToolMessage",
 }
-_CALL_BLOCKS = ("tool_use", "tool_call", "function_call")
 _DUMPS = DumpCache()
 
 
@@ -165,8 +165,4 @@ def _text(content: Any) -> str:
     """Return the text without tool calls, which content blocks repeat."""
     if not isinstance(content, list):
         return text_of(content)
-    return document_text([block for block in content if not _is_call(block)])
-
-
-def _is_call(block: Any) -> bool:
-    return isinstance(block, Mapping) and block.get("type") in _CALL_BLOCKS
+    return document_text([block for block in content if not is_call(block)])

@@ -13,6 +13,7 @@ from typing import Any
 
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
+from compact.messages.block_kinds import BLOCK_KINDS, Content, is_item
 from compact.messages.codecs.base import (
     ChangeOutput,
     DictCodec,
@@ -23,23 +24,6 @@ from compact.messages.codecs.base import (
 )
 from compact.messages.media import Media, media_in, without_binary
 
-_OUTPUT_OF = {
-    "function_call": "function_call_output",
-    "custom_tool_call": "custom_tool_call_output",
-    "shell_call": "shell_call_output",
-    "local_shell_call": "local_shell_call_output",
-    "apply_patch_call": "apply_patch_call_output",
-    "computer_call": "computer_call_output",
-    "tool_search_call": "tool_search_output",
-    "program": "program_output",
-    "mcp_approval_request": "mcp_approval_response",
-}
-_OUTPUTS = frozenset(_OUTPUT_OF.values())
-# Run by the provider: the call and its result are one item.
-_HOSTED = frozenset(
-    {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"}
-)
-_KNOWN = frozenset(_OUTPUT_OF) | _OUTPUTS | _HOSTED | {"reasoning", "compaction", "item_reference", "mcp_list_tools"}
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "assistant": "assistant"}
 _TEXT_PARTS = ("input_text", "output_text", "text")
 _PROVIDER = "openai"
@@ -53,7 +37,7 @@ class ResponsesCodec(DictCodec):
     def recognizes(self, item: Mapping[str, Any]) -> bool:
         """True if the item has a type or a content part that only the Responses format has."""
         kind = item.get("type")
-        if isinstance(kind, str) and (kind in _KNOWN or kind == "message" or "role" not in item):
+        if isinstance(kind, str) and ("role" not in item or is_item(item)):
             return True
         parts = item.get("content")
         return isinstance(parts, list) and any(
@@ -65,26 +49,26 @@ class ResponsesCodec(DictCodec):
         kind = string_field(item, "type") if "type" in item else "message"
         if kind == "message" and string_field(item, "role") in _ROLES:
             return _decode_message(item)
-        if kind in _OUTPUT_OF:
-            return _decode_call(item, index)
-        if kind in _OUTPUTS:
-            return _decode_output(item, index)
-        if kind == "reasoning":
+        row = BLOCK_KINDS.get(kind)
+        if row is None or not row.is_item:
+            return _decode_other(item, is_hosted=False)
+        if row.is_sealed:
+            return Message("assistant", "", kind="sealed", extra_tokens=_sealed_tokens(item), source=item)
+        if row.content is Content.REASONING:
             text = "\n".join(filter(None, (text_of(item.get("summary")), text_of(item.get("content")))))
             return Message("assistant", text, kind="reasoning", extra_tokens=_sealed_tokens(item), source=item)
-        if kind == "compaction":
-            return Message("assistant", "", kind="sealed", extra_tokens=_sealed_tokens(item), source=item)
-        drop = ("type", "id", "status") if kind in _HOSTED else ("type", "id")
-        rest, media = without_binary({key: value for key, value in item.items() if key not in drop}, _PROVIDER)
-        text = _compact_json(rest, drop=())
-        return Message("assistant", text, kind="message" if kind in _HOSTED else "opaque", media=media, source=item)
+        if row.answered_by:
+            return _decode_call(item, index)
+        if row.content is Content.RESULT:
+            return _decode_output(item, index)
+        return _decode_other(item, is_hosted=row.is_hosted)
 
     def encode(self, message: Message) -> Any:
         return message.source if message.source is not None else {"role": message.role, "content": message.text}
 
     def tool_message(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
         kind = (call_message.source or {}).get("type", "function_call")
-        source: dict[str, Any] = {"type": _OUTPUT_OF.get(kind, "function_call_output"), "call_id": call.id}
+        source: dict[str, Any] = {"type": BLOCK_KINDS[kind].answered_by, "call_id": call.id}
         if kind == "mcp_approval_request":
             source = {"type": "mcp_approval_response", "approval_request_id": call.id, "approve": False}
         elif kind == "local_shell_call":
@@ -137,6 +121,14 @@ def _text_parts(output: Any) -> list[str]:
         for part in output
         if isinstance(part, Mapping) and part.get("type") in _TEXT_PARTS and isinstance(part.get("text"), str)
     ]
+
+
+def _decode_other(item: Mapping[str, Any], *, is_hosted: bool) -> Message:
+    """Read an item that has its result in itself, or one of an unknown kind."""
+    drop = ("type", "id", "status") if is_hosted else ("type", "id")
+    rest, media = without_binary({key: value for key, value in item.items() if key not in drop}, _PROVIDER)
+    text = _compact_json(rest, drop=())
+    return Message("assistant", text, kind="message" if is_hosted else "opaque", media=media, source=item)
 
 
 def _decode_message(item: Mapping[str, Any]) -> Message:

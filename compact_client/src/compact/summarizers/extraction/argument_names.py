@@ -7,8 +7,8 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from compact.messages import Message, ToolCall
-from compact.summarizers.extraction.blocks import Block
-from compact.summarizers.extraction.state.file_ledger import read_arguments
+from compact.reading.blocks import Block
+from compact.reading.state.file_ledger import read_arguments
 
 _MAX_NAME_CHARS: Final = 30
 _MAX_DEPTH: Final = 4

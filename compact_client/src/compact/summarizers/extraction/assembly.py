@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from compact.messages.span import SpanReference
-from compact.summarizers.extraction.line_classifier import is_error
+from compact.reading.lines.line_classifier import is_error
 from compact.summarizers.extraction.span_index import CALL_FIELDS, Candidate
 from compact.summarizers.extraction.state.decision_context import DecisionContexts
 from compact.summary.entries import Command, Decision, Entry, FileTouched, Note, OpenItem, Record, ToolOutcome

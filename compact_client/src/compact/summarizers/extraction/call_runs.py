@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from compact.summarizers.extraction.blocks import FAILED_MARK, Block
-from compact.summarizers.extraction.state.file_ledger import is_read_tool
+from compact.reading.blocks import FAILED_MARK, Block
+from compact.reading.state.file_ledger import is_read_tool
 
 _CALL_KINDS: Final = ("call", "command")
 _RUN: Final = re.compile(r" – run (\d+)(?= → |$)")

@@ -10,9 +10,10 @@ import re
 from heapq import nlargest
 from typing import Final
 
-from compact.summarizers.extraction.blocks import Block
+from compact.reading.blocks import Block
+from compact.reading.entities import NUMBER_TYPES
 from compact.summarizers.extraction.entity_usage import CHARS_PER_TOKEN, EntityUsage
-from compact.summarizers.extraction.span_index import ARGUMENT_LABEL, FIELD_LABEL, NUMBER_TYPES, Candidate, SpanIndex
+from compact.summarizers.extraction.span_index import ARGUMENT_LABEL, FIELD_LABEL, Candidate, SpanIndex
 from compact.summary.entries import Entity
 from compact.summary.renderer import PHRASE_END, SAID, SHOWN
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from compact.summarizers.extraction.entities import TYPE_WEIGHTS
+from compact.reading.entities import TYPE_WEIGHTS
 from compact.summary.entries import Mentions
 
 CHARS_PER_TOKEN: Final = 3.6

@@ -12,19 +12,20 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Final
 
-from compact.summarizers.extraction.blocks import Block, LineKind
-from compact.summarizers.extraction.call_runs import run_line, split_run
-from compact.summarizers.extraction.entities import (
+from compact.reading.blocks import Block, LineKind
+from compact.reading.entities import (
+    NUMBER_TYPES,
     TYPE_WEIGHTS,
     Mention,
     find_entities,
     original_spelling,
     scan_entities,
 )
+from compact.reading.lines.line_classifier import is_instruction, summary_field
+from compact.reading.text_cache import TextCache
+from compact.summarizers.extraction.call_runs import run_line, split_run
 from compact.summarizers.extraction.entity_usage import CHARS_PER_TOKEN, EntityUsage, reuse_scores
-from compact.summarizers.extraction.line_classifier import is_instruction, summary_field
 from compact.summarizers.extraction.records.record_state import FIRST_LINE_VALUE
-from compact.summarizers.extraction.text_cache import TextCache
 from compact.summary.entries import Entity, Entry, Mentions
 from compact.summary.record_tree import shown_text
 from compact.summary.renderer import USER_PREFIX
@@ -97,8 +98,6 @@ _WORD_TYPES: Final = frozenset({"acronym", "name", "num", "unit"})
 ARGUMENT_LABEL: Final = "tool arguments"
 FIELD_LABEL: Final = "record fields"
 _TYPES_BY_LABEL: Final = {ARGUMENT_LABEL: "argument", FIELD_LABEL: "field"}
-# Numbers mean nothing without the text around them.
-NUMBER_TYPES: Final = frozenset({"num", "unit"})
 
 _LineEntities = tuple[tuple[int, ...], Sequence[int]]  # those of a line, and those that its message mentioned before
 

@@ -6,24 +6,23 @@ Guarantee: the rendered summary has at most `max_tokens` tokens, as measured by 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from compact.messages import Message
 from compact.messages.span import SpanReference
+from compact.reading.blocks import read_blocks
+from compact.reading.summary_blocks import reserve_blocks
+from compact.reading.tokens import CountTokens, estimate_tokens
 from compact.summarizers.extraction.assembly import Assembler
-from compact.summarizers.extraction.blocks import read_blocks
 from compact.summarizers.extraction.coverage import select_lines
 from compact.summarizers.extraction.entity_usage import CHARS_PER_TOKEN
 from compact.summarizers.extraction.span_index import Candidate, SpanIndex
 from compact.summarizers.extraction.state.decision_context import DecisionContexts
-from compact.summarizers.extraction.summary_blocks import reserve_blocks
 from compact.summary.entries import Note
 from compact.summary.record_tree import shown_text
 from compact.summary.structured_summary import StructuredSummary
-
-CountTokens = Callable[[str], int]
 
 _MARKER_TOKENS: Final = 1.5  # a newline and, for some lines, a marker
 # Lines are selected by estimated size, and those of one call or directory are shorter together. Select more, and drop
@@ -36,11 +35,6 @@ _GROWTH: Final = 0.9
 # What one compaction has no room for, the next one may have. A large message in the prompt must not erase the memory.
 _RESERVE_TOKENS: Final = 8_000
 _WIDEST_VERSION: Final = 999  # measure with a three-digit version number, so that a later version still fits
-
-
-def estimate_tokens(text: str) -> int:
-    """Estimate the token count without a vocabulary: slightly high for prose, about right for code and ids."""
-    return round(len(text.encode("utf-8", "replace")) / 3.3) + 1
 
 
 def rendered_tokens(summary: StructuredSummary, count_tokens: CountTokens) -> int:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from compact.messages import Message
-from compact.summarizers.extraction.blocks import Block
-from compact.summarizers.extraction.records.record_lines import (
+from compact.reading.blocks import Block
+from compact.reading.lines.record_lines import (
     Record,
     is_child,
     is_group,
@@ -22,8 +22,8 @@ from compact.summarizers.extraction.records.record_lines import (
     parse_record,
     record_subject,
 )
-from compact.summarizers.extraction.state.file_ledger import parse_arguments
-from compact.summarizers.extraction.text_cache import TextCache
+from compact.reading.state.file_ledger import parse_arguments
+from compact.reading.text_cache import TextCache
 from compact.summary.entries import Record as RecordEntry
 
 _WORD: Final = re.compile(r"[\w@.:/+-]*\w")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from compact.messages import Message
-from compact.summarizers.extraction.records.record_tables import strip_line_number
-from compact.summarizers.extraction.state.file_ledger import changed_texts, edited_path, failed_calls, parse_arguments
+from compact.reading.lines.record_tables import strip_line_number
+from compact.reading.state.file_ledger import changed_texts, edited_path, failed_calls, parse_arguments
 
 _ASSIGNMENT: Final = re.compile(
     r"\s*(?:export |const |var |let |readonly |static |final |public |private )*"

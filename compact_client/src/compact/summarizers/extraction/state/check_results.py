@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from compact.messages import Message
-from compact.summarizers.extraction.blocks import Block
-from compact.summarizers.extraction.state.file_ledger import parse_arguments
+from compact.reading.blocks import Block
+from compact.reading.state.file_ledger import parse_arguments
 
 _COMMAND: Final = re.compile(
     r"\b(?:go (?:test|build|vet)|pytest|py\.test|(?:npm|pnpm|yarn|bun) (?:run )?(?:test|check|build|lint)"

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from compact.messages import Message, ToolCall
-from compact.summarizers.extraction.blocks import clip, collapse_whitespace, describe_call, output_lines, prose_blocks
-from compact.summarizers.extraction.line_classifier import is_error
+from compact.reading.blocks import clip, collapse_whitespace, describe_call, output_lines, prose_blocks
+from compact.reading.lines.line_classifier import is_error
 
 _MAX_CHARS: Final = 100  # A decision log is scanned quickly, and the record below it has the details.
 _MAX_DISTANCE: Final = 6  # messages to look at in each direction

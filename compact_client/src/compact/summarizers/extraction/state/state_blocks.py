@@ -11,25 +11,21 @@ from itertools import groupby
 from typing import Final
 
 from compact.messages import Message
-from compact.summarizers.extraction.argument_names import argument_blocks
-from compact.summarizers.extraction.blocks import (
+from compact.reading.blocks import (
     Block,
     collapse_whitespace,
     describe_call,
     removed_lines,
 )
-from compact.summarizers.extraction.line_classifier import (
+from compact.reading.lines.line_classifier import (
     is_instruction,
     is_rule,
     is_user_decision,
     spoken_field,
     summary_field,
 )
-from compact.summarizers.extraction.records.record_state import RecordStates
-from compact.summarizers.extraction.state.changed_values import changed_values
-from compact.summarizers.extraction.state.check_results import CheckResult, VerdictFilter, last_check
-from compact.summarizers.extraction.state.file_ledger import LedgerFile, read_ledger
-from compact.summarizers.extraction.state.requests import (
+from compact.reading.state.file_ledger import LedgerFile, read_ledger
+from compact.reading.state.requests import (
     first_request,
     is_answer,
     is_banner,
@@ -41,8 +37,12 @@ from compact.summarizers.extraction.state.requests import (
     shorten_requests,
     spoken_text,
 )
-from compact.summarizers.extraction.state.todo_list import TodoList
-from compact.summarizers.extraction.summary_blocks import EARLIER_POSITION, message_blocks
+from compact.reading.state.todo_list import TodoList
+from compact.reading.summary_blocks import EARLIER_POSITION, message_blocks
+from compact.summarizers.extraction.argument_names import argument_blocks
+from compact.summarizers.extraction.records.record_state import RecordStates
+from compact.summarizers.extraction.state.changed_values import changed_values
+from compact.summarizers.extraction.state.check_results import CheckResult, VerdictFilter, last_check
 from compact.summary.entries import FileTouched, OpenItem
 from compact.summary.renderer import USER_PREFIX
 

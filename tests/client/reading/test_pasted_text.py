@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from compact.messages import Message
+from compact.reading.blocks import read_blocks
+from compact.reading.lines.pasted_text import split_pasted
 from compact.summarizers import ExtractiveSummarizer
-from compact.summarizers.extraction.blocks import read_blocks
-from compact.summarizers.extraction.pasted_text import split_pasted
 
 from tests.summary_session import Session
 

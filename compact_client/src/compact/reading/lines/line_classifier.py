@@ -12,8 +12,8 @@ import string
 from functools import lru_cache
 from typing import Final
 
-from compact.summarizers.extraction.blocks import LineKind
-from compact.summarizers.extraction.multilingual_phrases import (
+from compact.reading.blocks import LineKind
+from compact.reading.lines.multilingual_phrases import (
     DECISION_SUBSTRINGS,
     DECISION_WORDS,
     OPEN_ITEM_SUBSTRINGS,
@@ -21,7 +21,7 @@ from compact.summarizers.extraction.multilingual_phrases import (
     STANDING_SUBSTRINGS,
     STANDING_WORDS,
 )
-from compact.summarizers.extraction.state.requests import is_bare_answer
+from compact.reading.state.requests import is_bare_answer
 
 
 class _PhraseMatcher:

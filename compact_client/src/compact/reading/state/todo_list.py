@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from compact.messages import Message, ToolCall
-from compact.summarizers.extraction.blocks import Block, collapse_whitespace
+from compact.reading.blocks import Block, collapse_whitespace
 from compact.summary.entries import Note
 
 PLAN_FIELD: Final = "current_plan"  # of a summary

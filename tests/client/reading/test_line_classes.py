@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from compact.messages import Message
-from compact.summarizers.extraction.line_classifier import summary_field
+from compact.reading.lines.line_classifier import summary_field
 
 from tests.summary_session import Session, edit
 

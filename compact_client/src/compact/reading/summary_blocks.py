@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from compact.messages import Message
-from compact.summarizers.extraction.blocks import Block, LineKind, read_blocks
-from compact.summarizers.extraction.line_classifier import spoken_field
+from compact.reading.blocks import Block, LineKind, read_blocks
+from compact.reading.lines.line_classifier import spoken_field
 from compact.summary.entries import Entity, Entry, Note, Record
 from compact.summary.renderer import SHOWN, entry_line
 from compact.summary.structured_summary import READING_ORDER, StructuredSummary

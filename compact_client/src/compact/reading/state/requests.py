@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from compact.messages import Message
-from compact.summarizers.extraction.pasted_text import without_banners, without_reports
-from compact.summarizers.extraction.text_cache import TextCache
+from compact.reading.lines.pasted_text import without_banners, without_reports
+from compact.reading.text_cache import TextCache
 
 _WRAPPER: Final = re.compile(
     r"<(system-reminder|command-[a-z-]+|local-command-[a-z-]+|task-notification|bash-[a-z-]+|environment_details)\b"

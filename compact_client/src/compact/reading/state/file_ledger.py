@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
 from compact.messages import Message, ToolCall
-from compact.summarizers.extraction.text_cache import TextCache
+from compact.reading.text_cache import TextCache
 
 FileState = Literal["created", "changed", "deleted", "renamed", "read"]
 
@@ -93,6 +93,11 @@ class LedgerFile:
     changes: int = 0
     detail: str = ""
     positions: list[int] = field(default_factory=list)
+
+    def sources(self, messages: Sequence[Message]) -> tuple[str, ...]:
+        """Return the ids of the messages with the actions on this file."""
+        ids = (messages[position].id for position in self.positions)
+        return tuple(dict.fromkeys(source for source in ids if source))
 
     @property
     def description(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compact.summarizers.extraction.text_cache import TextCache
+from compact.reading.text_cache import TextCache
 
 
 def test_a_result_is_computed_once_within_the_limit():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from compact.summarizers.extraction.text_cache import TextCache
+from compact.reading.text_cache import TextCache
 
 # Lines that programs add to the user's turn.
 _BANNERS: Final = (

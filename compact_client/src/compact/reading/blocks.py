@@ -13,10 +13,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from compact.messages import Message, ToolCall
-from compact.summarizers.extraction.markup import plain_lines
-from compact.summarizers.extraction.pasted_text import split_pasted
-from compact.summarizers.extraction.records.record_lines import Record, read_result, record_lines
-from compact.summarizers.extraction.state.file_ledger import (
+from compact.reading.lines.markup import plain_lines
+from compact.reading.lines.pasted_text import split_pasted
+from compact.reading.lines.record_lines import Record, read_result, record_lines
+from compact.reading.state.file_ledger import (
     change_detail,
     changed_texts,
     edited_path,
@@ -24,8 +24,8 @@ from compact.summarizers.extraction.state.file_ledger import (
     parse_arguments,
     read_arguments,
 )
-from compact.summarizers.extraction.state.requests import without_command_tags, without_wrappers
-from compact.summarizers.extraction.text_cache import TextCache
+from compact.reading.state.requests import without_command_tags, without_wrappers
+from compact.reading.text_cache import TextCache
 
 if TYPE_CHECKING:
     from compact.summary.entries import Entry

@@ -10,7 +10,7 @@ import string
 from itertools import chain
 from typing import Final
 
-from compact.summarizers.extraction.text_cache import TextCache
+from compact.reading.text_cache import TextCache
 
 # An entity's comparable key and its type. A plain tuple, because each compaction creates thousands of them.
 Mention = tuple[str, str]
@@ -44,6 +44,9 @@ TYPE_WEIGHTS: Final[dict[str, float]] = {
     "field": 0.5,  # the name of a field
     "option": 0.3,  # the value of an argument
 }
+
+# Numbers mean nothing without the text around them.
+NUMBER_TYPES: Final = frozenset({"num", "unit"})
 
 _DRIVE: Final = re.compile(r"\b[A-Za-z]:\\[A-Za-z]")
 _ESCAPE: Final = re.compile(r"\\+[nrtbfv\"'/]?")

@@ -18,8 +18,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from compact.summarizers.extraction.records.record_tables import read_tables, strip_line_number
-from compact.summarizers.extraction.text_cache import TextCache
+from compact.reading.lines.record_tables import read_tables, strip_line_number
+from compact.reading.text_cache import TextCache
 from compact.summary.record_tree import split_pairs
 
 MAX_LINE_CHARS: Final = 200

@@ -1,0 +1,187 @@
+"""The table of items and content blocks in the message formats of the providers.
+
+One row per kind: what it contains, which kind answers it, and what its media is counted as. Codecs, units, readers and
+pages derive their rules from it, so a new kind is one row. A kind that is not here is kept whole with its neighbors.
+
+Sources, read in November 2026: the request types of the SDKs (`anthropic` 2.8, `openai` 3.49), and the API references
+for extended thinking, server tools, programmatic tool calling, tool search and Gemini's function calling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Literal
+
+MediaKind = Literal["image", "audio", "video", "pdf", "file"]
+
+
+class Content(StrEnum):
+    """The content that a reader finds in a block."""
+
+    TEXT = "text"
+    CALL = "call"
+    RESULT = "result"
+    REASONING = "reasoning"
+    MEDIA = "media"
+    DATA = "data"
+
+
+class Format(StrEnum):
+    """The API that a kind belongs to. `SHARED` kinds occur in several."""
+
+    ANTHROPIC = "anthropic"
+    RESPONSES = "responses"
+    CHAT = "chat"
+    GEMINI = "gemini"
+    SHARED = "shared"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockKind:
+    """One kind of item or content block."""
+
+    name: str
+    format: Format
+    content: Content
+    answered_by: str = ""
+    """The kind of block that answers this call. A call without one has its result in itself."""
+    is_hosted: bool = False
+    """True for a call that the provider runs, and for its result: no client writes either."""
+    media: MediaKind | None = None
+    """The kind as which its attachment is counted."""
+    is_item: bool = False
+    """True for an item of the Responses API, which is not in the content of a message."""
+    is_sealed: bool = False
+    """True for a block that replaces everything before it, and that only the provider can read."""
+
+
+def _anthropic(name: str, content: Content, **fields: Any) -> BlockKind:
+    return BlockKind(name, Format.ANTHROPIC, content, **fields)
+
+
+def _item(name: str, content: Content, **fields: Any) -> BlockKind:
+    return BlockKind(name, Format.RESPONSES, content, is_item=True, **fields)
+
+
+def _part(name: str, content: Content, **fields: Any) -> BlockKind:
+    return BlockKind(name, Format.SHARED, content, **fields)
+
+
+_ROWS: Final = (
+    # Content parts that several formats use.
+    _part("text", Content.TEXT),
+    _part("refusal", Content.TEXT),
+    _part("image", Content.MEDIA, media="image"),
+    _part("image_url", Content.MEDIA, media="image"),
+    _part("audio", Content.MEDIA, media="audio"),
+    _part("input_audio", Content.MEDIA, media="audio"),
+    _part("output_audio", Content.MEDIA, media="audio"),
+    _part("video", Content.MEDIA, media="video"),
+    _part("video_url", Content.MEDIA, media="video"),
+    _part("file", Content.MEDIA, media="file"),
+    # Anthropic Messages.
+    _anthropic("document", Content.MEDIA, media="file"),
+    _anthropic("search_result", Content.TEXT),
+    _anthropic("thinking", Content.REASONING),
+    _anthropic("redacted_thinking", Content.REASONING),
+    _anthropic("tool_use", Content.CALL, answered_by="tool_result"),
+    _anthropic("tool_result", Content.RESULT),
+    # Server tools. The kind of the result depends on the tool, and all of them name the call in `tool_use_id`.
+    _anthropic("server_tool_use", Content.CALL, is_hosted=True),
+    _anthropic("web_search_tool_result", Content.RESULT, is_hosted=True),
+    _anthropic("web_fetch_tool_result", Content.RESULT, is_hosted=True),
+    _anthropic("code_execution_tool_result", Content.RESULT, is_hosted=True),
+    _anthropic("bash_code_execution_tool_result", Content.RESULT, is_hosted=True),
+    _anthropic("text_editor_code_execution_tool_result", Content.RESULT, is_hosted=True),
+    _anthropic("tool_search_tool_result", Content.RESULT, is_hosted=True),
+    _anthropic("advisor_tool_result", Content.RESULT, is_hosted=True),
+    _anthropic("mcp_tool_use", Content.CALL, is_hosted=True, answered_by="mcp_tool_result"),
+    _anthropic("mcp_tool_result", Content.RESULT, is_hosted=True),
+    _anthropic("mcp_tool_listing", Content.DATA),
+    _anthropic("container_upload", Content.DATA),
+    _anthropic("tool_addition", Content.DATA),
+    _anthropic("tool_removal", Content.DATA),
+    _anthropic("fallback", Content.DATA),
+    # OpenAI Responses. `compaction` is also a block of Anthropic.
+    _item("message", Content.TEXT),
+    _item("reasoning", Content.REASONING),
+    _item("compaction", Content.DATA, is_sealed=True),
+    _item("function_call", Content.CALL, answered_by="function_call_output"),
+    _item("function_call_output", Content.RESULT),
+    _item("custom_tool_call", Content.CALL, answered_by="custom_tool_call_output"),
+    _item("custom_tool_call_output", Content.RESULT),
+    _item("shell_call", Content.CALL, answered_by="shell_call_output"),
+    _item("shell_call_output", Content.RESULT),
+    _item("local_shell_call", Content.CALL, answered_by="local_shell_call_output"),
+    _item("local_shell_call_output", Content.RESULT),
+    _item("apply_patch_call", Content.CALL, answered_by="apply_patch_call_output"),
+    _item("apply_patch_call_output", Content.RESULT),
+    _item("computer_call", Content.CALL, answered_by="computer_call_output"),
+    _item("computer_call_output", Content.RESULT),
+    _item("tool_search_call", Content.CALL, answered_by="tool_search_output"),
+    _item("tool_search_output", Content.RESULT),
+    _item("program", Content.CALL, answered_by="program_output"),
+    _item("program_output", Content.RESULT),
+    _item("mcp_approval_request", Content.CALL, answered_by="mcp_approval_response"),
+    _item("mcp_approval_response", Content.RESULT),
+    _item("web_search_call", Content.CALL, is_hosted=True),
+    _item("file_search_call", Content.CALL, is_hosted=True),
+    _item("code_interpreter_call", Content.CALL, is_hosted=True),
+    _item("image_generation_call", Content.MEDIA, is_hosted=True, media="image"),
+    _item("mcp_call", Content.CALL, is_hosted=True),
+    _item("mcp_list_tools", Content.DATA),
+    _item("item_reference", Content.DATA),
+    _item("additional_tools", Content.DATA),
+    _item("configuration_update", Content.DATA),
+    _item("compaction_trigger", Content.DATA),
+    BlockKind("input_text", Format.RESPONSES, Content.TEXT),
+    BlockKind("output_text", Format.RESPONSES, Content.TEXT),
+    BlockKind("summary_text", Format.RESPONSES, Content.TEXT),
+    BlockKind("input_image", Format.RESPONSES, Content.MEDIA, media="image"),
+    BlockKind("output_image", Format.RESPONSES, Content.MEDIA, media="image"),
+    BlockKind("computer_screenshot", Format.RESPONSES, Content.MEDIA, media="image"),
+    BlockKind("input_file", Format.RESPONSES, Content.MEDIA, media="file"),
+    # Chat Completions: the entries of `tool_calls`. OpenTelemetry and LangChain use `tool_call`.
+    BlockKind("function", Format.CHAT, Content.CALL),
+    BlockKind("tool_call", Format.CHAT, Content.CALL, answered_by="tool_call_response"),
+    BlockKind("tool_call_response", Format.CHAT, Content.RESULT),
+    # Gemini names a part by its only key.
+    BlockKind("functionCall", Format.GEMINI, Content.CALL, answered_by="functionResponse"),
+    BlockKind("functionResponse", Format.GEMINI, Content.RESULT),
+    BlockKind("inlineData", Format.GEMINI, Content.MEDIA, media="file"),
+    BlockKind("fileData", Format.GEMINI, Content.MEDIA, media="file"),
+    BlockKind("executableCode", Format.GEMINI, Content.CALL, is_hosted=True, answered_by="codeExecutionResult"),
+    BlockKind("codeExecutionResult", Format.GEMINI, Content.RESULT, is_hosted=True),
+)
+BLOCK_KINDS: Final[Mapping[str, BlockKind]] = {kind.name: kind for kind in _ROWS}
+_BY_KEY: Final = {name: kind for name, kind in BLOCK_KINDS.items() if kind.format is Format.GEMINI}
+
+
+def kind_of(block: Any) -> BlockKind | None:
+    """Return the row of an item or a block, or None if its kind is unknown or it is not a dict."""
+    if not isinstance(block, Mapping):
+        return None
+    name = block.get("type")
+    if isinstance(name, str) and name:
+        return BLOCK_KINDS.get(name)
+    return next((kind for key, kind in _BY_KEY.items() if key in block), None)
+
+
+def is_reasoning(block: Any) -> bool:
+    """True for thinking and reasoning in any format."""
+    kind = kind_of(block)
+    return kind is not None and kind.content is Content.REASONING
+
+
+def is_call(block: Any) -> bool:
+    """True for a call of any format, also one that the provider runs."""
+    kind = kind_of(block)
+    return kind is not None and kind.content is Content.CALL
+
+
+def is_item(block: Any) -> bool:
+    """True for an item of the Responses API."""
+    kind = kind_of(block)
+    return kind is not None and kind.is_item

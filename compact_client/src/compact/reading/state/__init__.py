@@ -1,0 +1,1 @@
+"""State that the messages of a session leave behind: requests, files, and the to-do list."""
