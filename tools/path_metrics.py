@@ -2,14 +2,23 @@
 
 Each path runs once to fill caches, and once under `sys.setprofile`. A switch is a call from a function of one module
 (or package) of the project to a function of another. A package is a folder of the second level, such as
-`compact.engine`. To add a path, write a function that prepares it and returns the operation, and add it to `PATHS`.
+`compact.engine`. The resumption of a coroutine counts like a call. Paths of the server run against a temporary
+Postgres, a page with the middleware and with its queries counted.
+
+To add a path, write a function that prepares it and returns the operation, and add it to `PATHS`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
@@ -30,6 +39,8 @@ class Crossings:
     package_switches: int = 0
     engine_switches: int = 0
     """Switches between two modules of `compact.engine`."""
+    queries: list[str] = field(default_factory=list)
+    """Queries of Django. The write path has its own connections."""
 
     def record(self, frame: FrameType, event: str, _: Any) -> None:
         """Record a call. This is the function that `sys.setprofile` expects."""
@@ -73,12 +84,28 @@ def measure(prepare: Callable[[], Operation]) -> Crossings:
     prepare()()
     operation = prepare()
     crossings = Crossings()
-    sys.setprofile(crossings.record)
-    try:
-        operation()
-    finally:
-        sys.setprofile(None)
+    with _recorded_queries(crossings.queries):
+        sys.setprofile(crossings.record)
+        try:
+            operation()
+        finally:
+            sys.setprofile(None)
     return crossings
+
+
+@contextmanager
+def _recorded_queries(statements: list[str]) -> Iterator[None]:
+    if "DJANGO_SETTINGS_MODULE" not in os.environ:
+        yield
+        return
+    from django.db import connection
+
+    def record(execute: Callable[..., Any], statement: str, *arguments: Any) -> Any:
+        statements.append(statement)
+        return execute(statement, *arguments)
+
+    with connection.execute_wrapper(record):
+        yield
 
 
 def prepare_preflight() -> Operation:
@@ -118,26 +145,134 @@ def _conversation(turns: int) -> list[dict[str, Any]]:
     return messages
 
 
+def prepare_post() -> Operation:
+    """Return a post of one event of a session that exists, by the key of a project."""
+    event = {"event": "compact.trigger", "session_id": "path", "ts": 1_763_265_600, "tokens": 12}
+    return _prepare_request("/ingest", event)
+
+
+def prepare_otlp() -> Operation:
+    """Return a post of one OTLP span."""
+    attributes = [{"key": "gen_ai.conversation.id", "value": {"stringValue": "path"}}]
+    times = {"startTimeUnixNano": "1763265600000000000", "endTimeUnixNano": "1763265601000000000"}
+    span = {"traceId": "5b8efff798038103d269b633813fc60c", "name": "chat gpt-5", "attributes": attributes, **times}
+    _span_ids.append(f"{len(_span_ids):016x}")
+    scope_spans = [{"spans": [{**span, "spanId": _span_ids[-1]}]}]
+    return _prepare_request("/v1/traces", {"resourceSpans": [{"scopeSpans": scope_spans}]})
+
+
+_span_ids: list[str] = []
+
+
+def _prepare_request(path: str, content: object) -> Operation:
+    key, _client = _server()
+    body = json.dumps(content).encode()
+    headers = [(b"authorization", f"Bearer {key}".encode()), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": b""}
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        assert message.get("status", 200) == 200, message
+
+    from ariadne import asgi
+
+    return lambda: _loop.run_until_complete(asgi.http(scope, receive, send))
+
+
+def prepare_session_page() -> Operation:
+    """Return a visit of the page of a session, by a member of its project who is logged in: page, tree and checks."""
+    _key, client = _server()
+
+    def load() -> None:
+        for address in ("/sessions/path/", "/api/sessions/path/tree/", "/api/sessions/path/tokens/"):
+            assert client.get(address).status_code == 200
+
+    return load
+
+
+_loop = asyncio.new_event_loop()
+_stack = ExitStack()
+_running: list[tuple[str, Any]] = []
+
+
+def _server() -> tuple[str, Any]:
+    """Return an ingest key of a server in this process, and a client that is logged in. Started once."""
+    if not _running:
+        _running.append(_stack.enter_context(_run_server()))
+    return _running[0]
+
+
+@contextmanager
+def _run_server() -> Iterator[tuple[str, Any]]:
+    from ariadne.runtime.postgres import THROWAWAY, Postgres
+
+    with tempfile.TemporaryDirectory() as folder, Postgres(Path(folder), options=THROWAWAY).run() as database_url:
+        os.environ |= {"DATABASE_URL": database_url, "DATA_DIR": folder, "ARIADNE_INGEST_DECODE_PROCESSES": "0"}
+        os.environ |= {"DJANGO_SETTINGS_MODULE": "ariadne.settings", "ARIADNE_HOSTS": "testserver"}
+        import django
+
+        django.setup()
+        from django.core.management import call_command
+        from django.db import connections
+        from django.test import Client
+
+        from ariadne import asgi  # noqa: F401 - configures the connections, so it comes before the first
+        from ingest.http import keys, service
+        from ingest.models import Project
+        from tests.people import create_user
+
+        call_command("migrate", verbosity=0)
+        project = Project.objects.create(slug="path", name="Path")
+        client = Client()
+        client.force_login(create_user("developer", project))
+        key = keys.create(project, label="path")
+        running = service.run_service()
+        _loop.run_until_complete(running.__aenter__())
+        _record_session(key)
+        yield key, client
+        _loop.run_until_complete(running.__aexit__(None, None, None))
+        connections.close_all()
+
+
+def _record_session(key: str) -> None:
+    """Store a session with one compaction, as the library sends it."""
+    spans: list[dict[str, Any]] = []
+    manager = CompactManager(CompactConfig("gpt-5", 16_000, exporter=CallbackExporter(spans.append)))
+    manager.preflight("path", _conversation(41))
+    _running.append((key, None))
+    _prepare_request("/ingest", spans)()
+    _running.clear()
+
+
 PATHS: Mapping[str, Callable[[], Operation]] = {
     "preflight": prepare_preflight,
     "compaction": prepare_compaction,
+    "post": prepare_post,
+    "otlp": prepare_otlp,
+    "session page": prepare_session_page,
 }
 
 
-def main(names: list[str]) -> int:
-    """Print one line per path."""
-    columns = ("functions", "modules", "module switches", "package switches", "engine switches")
+def main(arguments: list[str]) -> int:
+    """Print one line per path. With --queries, print the queries of each path too."""
+    names = [name for name in arguments if name != "--queries"]
+    columns = ("functions", "modules", "module switches", "package switches", "engine switches", "queries")
     rows = [f"{'path':12}" + "".join(f"{column:>18}" for column in columns)]
-    for name in names or PATHS:
-        crossings = measure(PATHS[name])
-        figures = (
-            len(crossings.functions),
-            len(crossings.modules),
-            crossings.module_switches,
-            crossings.package_switches,
-            crossings.engine_switches,
-        )
-        rows.append(f"{name:12}" + "".join(f"{figure:>18,}" for figure in figures))
+    with _stack:
+        for name in names or PATHS:
+            crossings = measure(PATHS[name])
+            figures = (
+                len(crossings.functions),
+                len(crossings.modules),
+                crossings.module_switches,
+                crossings.package_switches,
+                crossings.engine_switches,
+                len(crossings.queries),
+            )
+            rows.append(f"{name:12}" + "".join(f"{figure:>18,}" for figure in figures))
+            rows += [f"    {' '.join(query.split())[:200]}" for query in crossings.queries if "--queries" in arguments]
     sys.stdout.write("\n".join(rows) + "\n")
     return 0
 

@@ -179,7 +179,8 @@ def _columns(request: HttpRequest, filters: session_list.SessionFilter) -> list[
 def session_detail(request: HttpRequest, name: str) -> HttpResponseBase:
     session = access.get_session(access.request_grant(request), name)
     if request.GET.get("fragment") == "head":
-        return render(request, "sessions/_live_parts.html", _head_context(request, session))
+        visibility = payload_views.sight(request, session).visibility
+        return render(request, "sessions/_live_parts.html", _head_context(session, visibility))
     span_name = request.GET.get("span")
     span = _get_span(session, span_name) if span_name else None
     return send_page(
@@ -187,9 +188,8 @@ def session_detail(request: HttpRequest, name: str) -> HttpResponseBase:
     )
 
 
-def _head_context(request: HttpRequest, session: Session) -> dict[str, Any]:
+def _head_context(session: Session, visibility: Visibility) -> dict[str, Any]:
     """Return what the texts and figures above the chart show."""
-    visibility = payload_views.sight(request, session).visibility
     session_checks = queries.checks(session, visibility)
     checks = session_checks.timeline()
     return {
@@ -204,7 +204,7 @@ def _head_context(request: HttpRequest, session: Session) -> dict[str, Any]:
 
 def _session_context(request: HttpRequest, session: Session, span: queries.FullSpan | None) -> dict[str, Any]:
     sight = payload_views.sight(request, session)
-    head = _head_context(request, session)
+    head = _head_context(session, sight.visibility)
     return {
         **head,
         "sight": sight,
