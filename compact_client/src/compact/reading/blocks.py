@@ -185,10 +185,7 @@ def _describe_call(name: str, raw: Any) -> tuple[str, LineKind, list[str]]:
     path = edited_path(arguments) if _EDIT_TOOL.search(name) else ""
     if path and any(changed_texts(arguments)):
         return f"{path}: {name}({change_detail(arguments)})", "edit", _added_lines(arguments)
-    shown, rest = _argument_lines(arguments)
-    if not _PATH_KEYS.isdisjoint(shown):
-        # The parts of a file that an agent reads one after the other are lines of the same call.
-        shown = {key: value for key, value in shown.items() if key not in _RANGE_KEYS}
+    shown, rest = _call_arguments(arguments)
     if (key := next((key for key in _COMMAND_KEYS if key in arguments), None)) is not None:
         return _command_line(name, key, shown), "command", rest
     if path:
@@ -216,6 +213,15 @@ def _argument_lines(arguments: dict[str, Any]) -> tuple[dict[str, str], list[str
             preview = f"{preview} {clip(lines[1], _MAX_ARGUMENT_PREVIEW_CHARS)}"
         shown[key] = f"{preview} …" if len(lines) > 1 and not preview.endswith("…") else preview
         rest += lines
+    return shown, rest
+
+
+def _call_arguments(arguments: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """Return the arguments to show with a call, and lines of the long ones."""
+    shown, rest = _argument_lines(arguments)
+    if not _PATH_KEYS.isdisjoint(shown):
+        # The parts of a file that an agent reads one after the other are lines of the same call.
+        shown = {key: value for key, value in shown.items() if key not in _RANGE_KEYS}
     return shown, rest
 
 
@@ -284,21 +290,30 @@ def _add_prose(lines: list[str], line: str) -> None:
     if line.startswith(_OUTLINE_MARK):
         _add_outline(lines, line.strip(f"{_OUTLINE_MARK} "))
         return
-    is_item = _ITEM.match(line) is not None
     text = _BULLET.sub("", line)
-    if is_item and lines and len(lines[-1]) <= _MAX_LABEL_CHARS and lines[-1][-1] in ":*":
-        label = lines[-1]
-        if _LABEL.fullmatch(label) and len(label) + len(text) < MAX_SENTENCE_CHARS:
-            lines[-1] = f"{label} {text}"
+    if lines and _ITEM.match(line) is not None:
+        if _is_label_of(lines[-1], text):
+            lines[-1] += f" {text}"
             return
-    if is_item and lines and _continues_list(lines[-1], text):
-        lines[-1] += f" {text}" if lines[-1][-1] in ":*" else f"; {text}"
-        return
+        if _continues_list(lines[-1], text):
+            lines[-1] += f" {text}" if lines[-1][-1] in ":*" else f"; {text}"
+            return
     if len(text) <= _MAX_UNSPLIT_CHARS:
         lines.append(text)
-        return
+    else:
+        lines += _split_sentences(text, MAX_SENTENCE_CHARS)
+
+
+def _split_sentences(text: str, max_chars: int) -> Iterator[str]:
     for sentence in _SENTENCE_END.split(text) if _HAS_SENTENCE_END.search(text) else (text,):
-        lines += _split_line(sentence, MAX_SENTENCE_CHARS)
+        yield from _split_line(sentence, max_chars)
+
+
+def _is_label_of(last: str, text: str) -> bool:
+    """True if a line is the label of a list whose first item is the text."""
+    if len(last) > _MAX_LABEL_CHARS or last[-1] not in ":*" or _LABEL.fullmatch(last) is None:
+        return False
+    return len(last) + len(text) < MAX_SENTENCE_CHARS
 
 
 def _continues_list(last: str, text: str) -> bool:
@@ -370,11 +385,10 @@ def output_lines(text: str) -> list[str]:
         if len(line) < 4 or not (line[0].isalnum() or line.strip("-=_*#~|+`./\\<>(){}[];:,! ")):
             continue
         # Half a row of a table has lost its columns.
-        if len(line) <= _MAX_UNSPLIT_CHARS or (line[0] == "|" and len(line) <= _MAX_ROW_CHARS):
+        if len(line) <= (_MAX_ROW_CHARS if line[0] == "|" else _MAX_UNSPLIT_CHARS):
             lines.append(line)
         else:
-            for sentence in _SENTENCE_END.split(line) if _HAS_SENTENCE_END.search(line) else (line,):
-                lines += _split_line(sentence, MAX_OUTPUT_CHARS)
+            lines += _split_sentences(line, MAX_OUTPUT_CHARS)
     if paths:
         _add_paths(lines, paths)
     return lines

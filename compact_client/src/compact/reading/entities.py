@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
@@ -248,12 +249,16 @@ def _classify_identifier(word: str) -> list[Mention]:
     return [(word.lower(), _identifier_type(word) if kind == "ident" else kind)] if kind else []
 
 
-def _classify_compound(word: str) -> list[Mention]:
-    """Classify a word with punctuation or non-ASCII characters."""
+def _classify_address(word: str) -> list[Mention]:
     if "://" in word and _SCHEME.match(word):
         return [(word.lower().rstrip("/."), "url")]
-    if "@" in word and _EMAIL.fullmatch(word):
-        return [(word.lower(), "email")]
+    return [(word.lower(), "email")] if "@" in word and _EMAIL.fullmatch(word) else []
+
+
+def _classify_compound(word: str) -> list[Mention]:
+    """Classify a word with punctuation or non-ASCII characters."""
+    if address := _classify_address(word):
+        return address
     if "::" in word:
         return _classify_each(word.split("::"))
     if "/" in word:
@@ -352,14 +357,16 @@ def _classify_path(word: str) -> list[Mention]:
     parts = [part for part in path.split("/") if part and part not in (".", "..", "~")]
     if not parts:
         return []
-    last = parts[-1]
     mentions = [("/".join(parts[-2:]).lower(), "path")] if len(parts) > 1 else []
-    if match := _ISO_DATE.match(last):
+    if match := _ISO_DATE.match(parts[-1]):
         mentions.append((match.group(), "date"))
+    return [*mentions, *_classify_last_part(path, parts)]
+
+
+def _classify_last_part(path: str, parts: Sequence[str]) -> list[Mention]:
+    last = parts[-1]
     if _is_file_name(last):
-        mentions += _classify_file(last)
-    elif len(parts) == 1:
-        mentions.append((path.lower(), "path"))
-    elif _IDENT.fullmatch(last):
-        mentions.append((last.lower(), "ident"))
-    return mentions
+        return _classify_file(last)
+    if len(parts) == 1:
+        return [(path.lower(), "path")]
+    return [(last.lower(), "ident")] if _IDENT.fullmatch(last) else []

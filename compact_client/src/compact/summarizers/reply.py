@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import filterfalse
 from typing import Any, Final
 
 from compact.exceptions import SummarizationError, SummaryRefused
@@ -148,6 +149,12 @@ def _items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def _read_notes(text: str, sources: tuple[str, ...]) -> Iterator[Note]:
+    """Yield the lines of a text, without its headings."""
+    lines = (_LIST_MARK.sub("", collapse_whitespace(line)) for line in text.splitlines() if not line.startswith("#"))
+    return (Note(line, sources, order) for order, line in enumerate(lines) if line and not line.endswith(":"))
+
+
 def read_prose(text: str, messages: Sequence[Message], *, style: str) -> StructuredSummary:
     """Return a reply in plain text as a summary. Each of its lines is a fact, if the messages support it.
 
@@ -158,9 +165,7 @@ def read_prose(text: str, messages: Sequence[Message], *, style: str) -> Structu
         raise SummarizationError("The model replied with JSON that is not a summary, twice.")
     conversation = Conversation(messages)
     ids = tuple(message.id for message in messages if message.id)
-    lines = (_LIST_MARK.sub("", collapse_whitespace(line)) for line in plain.splitlines() if not line.startswith("#"))
-    notes = (Note(line, ids, order) for order, line in enumerate(lines) if line and not line.endswith(":"))
-    facts = tuple(note for note in notes if conversation.supports(note))
+    facts = tuple(filter(conversation.supports, _read_notes(plain, ids)))
     if not facts:
         raise SummarizationError("The model's reply has no line that the messages support.")
     return StructuredSummary(span=SpanReference(ids) if ids else None, style=style, facts=facts)
@@ -207,11 +212,11 @@ def _build_summary(data: Mapping[str, Any], messages: Sequence[Message], style: 
     values: dict[str, Any] = {}
     for name in _ENTRY_TYPES:
         entries = _read_entries(name, data.get(name), positions)
-        values[name] = tuple(entry for entry in entries if conversation.supports(entry))
+        values[name] = tuple(filter(conversation.supports, entries))
     # Only people set constraints. A rule from tool output is recorded as a fact.
-    rules = tuple(rule for rule in values["constraints"] if not conversation.contradicts(rule))
-    values["constraints"] = tuple(rule for rule in rules if conversation.has_person_stated(rule))
-    values["facts"] += tuple(rule for rule in rules if rule not in values["constraints"])
+    rules = list(filterfalse(conversation.contradicts, values["constraints"]))
+    values["constraints"] = tuple(filter(conversation.has_person_stated, rules))
+    values["facts"] += tuple(filterfalse(conversation.has_person_stated, rules))
     task = _read_task(data.get("current_task"), order=len(positions))
     ids = tuple(positions)
     return StructuredSummary(

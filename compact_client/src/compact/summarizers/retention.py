@@ -138,7 +138,7 @@ def _repair(
     """
     if not missing:
         return summary, []
-    next_order = 1 + max((entry.order for entry in summary.entries()), default=-1)
+    next_order = summary.next_order
     constraints = [fact for fact in missing if fact.kind == "constraint"]
     others = [fact for fact in missing if fact.kind != "constraint"]
     if constraints:

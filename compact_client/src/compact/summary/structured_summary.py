@@ -150,9 +150,14 @@ class StructuredSummary:
             return () if value is None else (value,)
         return tuple(value)
 
+    @property
+    def next_order(self) -> int:
+        """The order of an entry that comes after all others."""
+        return 1 + max((entry.order for entry in self.entries()), default=-1)
+
     def merge(self, newer: StructuredSummary) -> StructuredSummary:
         """Combine this summary with a later one, by union and supersession."""
-        newer = newer._with_order_offset(1 + max((entry.order for entry in self.entries()), default=-1))
+        newer = newer._with_order_offset(self.next_order)
         merged: dict[str, Any] = {
             "span": merge_spans(self.span, newer.span),
             "style": newer.style,

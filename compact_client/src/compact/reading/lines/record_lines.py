@@ -180,14 +180,13 @@ class _Collector:
         self, value: dict[str, Any], owner: _Owner | None, parent: str, name: str, depth: int
     ) -> list[str]:
         own = _own_id(value, name)
-        if own is not None and owner is not None:
-            asked_key = next((key for key, item in value.items() if str(item) == owner.identifier), None)
-            if asked_key is not None:
-                # The result repeats the id that the call asked for.
-                owner, own = owner._replace(key=asked_key), None
         if own is not None:
-            self._add_record(value, own, owner.label if owner is not None else parent, depth)
-            return [f"{name}={own.identifier}"] if name and depth else []
+            asked_key = _key_of(value, owner)
+            if owner is None or asked_key is None:
+                self._add_record(value, own, owner.label if owner is not None else parent, depth)
+                return [f"{name}={own.identifier}"] if name and depth else []
+            # The result repeats the id that the call asked for.
+            owner = owner._replace(key=asked_key)
         if depth:
             return self._nested_pairs(value, owner, name, depth)
         if owner is not None:
@@ -249,6 +248,11 @@ class _Collector:
         return pairs
 
 
+def _key_of(value: Mapping[str, Any], owner: _Owner | None) -> str | None:
+    """Return the key under which an object has the id of its owner."""
+    return next((key for key, item in value.items() if owner is not None and str(item) == owner.identifier), None)
+
+
 def _list_pairs(
     name: str, items: Sequence[str], limit: int = MAX_LINE_CHARS // 2, *, separator: str = ", ", header: str = ""
 ) -> Iterator[str]:
@@ -269,8 +273,8 @@ def _table_rows(items: Sequence[Any]) -> list[str]:
     names = list(items[0])
     if len(names) < 2 or _own_id(items[0], "") is not None or any(list(item) != names for item in items):
         return []
-    rows = [[_cell(value) for value in item.values()] for item in items]
-    return [", ".join(row) for row in rows] if all(all(row) for row in rows) else []
+    rows = [list(map(_cell, item.values())) for item in items]
+    return list(map(", ".join, rows)) if all(map(all, rows)) else []
 
 
 def _cell(value: Any) -> str:
@@ -371,6 +375,12 @@ def join_pairs(subject: str, pairs: Iterable[str]) -> Iterator[str]:
         yield f"{prefix}{', '.join(pending)}"
 
 
+def _read_pair(line: str) -> tuple[str, str, str] | None:
+    """Return the key, the value and the line, or None if the line is no pair."""
+    match = _KEY_VALUE.fullmatch(line) if ":" in line and len(line) < _MAX_VALUE_CHARS + 40 else None
+    return (match.group(1).strip(), match.group(2).strip(" `,"), line) if match else None
+
+
 def _read_text(text: str) -> ResultText:
     """Read the tables of a text, and its blocks of `Key: value` lines that contain an id."""
     rows, text = read_tables(text)
@@ -380,9 +390,8 @@ def _read_text(text: str) -> ResultText:
     rest: list[str] = []
     block: list[tuple[str, str, str]] = []
     for line in (*text.split("\n"), ""):
-        match = _KEY_VALUE.fullmatch(line) if ":" in line and len(line) < _MAX_VALUE_CHARS + 40 else None
-        if match:
-            block.append((match.group(1).strip(), match.group(2).strip(" `,"), line))
+        if pair := _read_pair(line):
+            block.append(pair)
             continue
         record = _block_record(block) if block else None
         if record is not None:

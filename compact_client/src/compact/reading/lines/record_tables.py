@@ -73,11 +73,7 @@ def _find_table(lines: Sequence[str], index: int) -> _Table | None:
     if index + 2 >= len(lines) or len(line) > 1_000:
         return None
     if line.count("|") >= 2:
-        heading = _markdown_cells(line)
-        rule = _markdown_cells(lines[index + 1])
-        if len(heading) > 1 and len(rule) == len(heading) and all(map(_RULE_CELL.fullmatch, rule)):
-            return _Table(heading, _markdown_cells, index + 2)
-        return None
+        return _markdown_table(lines, index)
     for separator in (",", "\t"):
         count = line.count(separator)
         if count >= _MIN_CSV_COLUMNS - 1:
@@ -88,6 +84,12 @@ def _find_table(lines: Sequence[str], index: int) -> _Table | None:
         heading = [match.group() for match in _COLUMN.finditer(line)]
         return _Table(heading, lambda row: _column_cells(row, starts), index + 1)
     return None
+
+
+def _markdown_table(lines: Sequence[str], index: int) -> _Table | None:
+    heading, rule = _markdown_cells(lines[index]), _markdown_cells(lines[index + 1])
+    is_table = len(heading) > 1 and len(rule) == len(heading) and all(map(_RULE_CELL.fullmatch, rule))
+    return _Table(heading, _markdown_cells, index + 2) if is_table else None
 
 
 def _csv_table(lines: Sequence[str], index: int, separator: str) -> _Table | None:

@@ -11,7 +11,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, Final, Literal, NamedTuple
 
 from compact.messages import Message, ToolCall
@@ -64,12 +64,13 @@ _CLOSING: Final = frozenset(_BRACKETS.values())
 _MAX_COMMAND_CHARS: Final = 20_000
 _STATE_BY_PROGRAM: Final[dict[str, FileState]] = {
     "rm": "deleted",
+    **dict.fromkeys(("cp", "touch", "tee", "create"), "created"),
     **dict.fromkeys(("cat", "head", "tail", "less", "sed", "nl", "open", "bat", "more"), "read"),
 }
 _MOVE_STATES: Final[tuple[FileState, FileState]] = ("renamed", "created")
 _IN_PLACE_EDITORS: Final = ("sed", "perl")
 _IN_PLACE: Final = re.compile(r" -p?i")
-_WRITERS: Final = frozenset({"cp", "touch", "tee", "create"})
+_STATES_OF_ALL: Final = ("read", "deleted")  # of all files that a command names
 _QUOTES: Final = frozenset("'\"\\")
 _PREFIXES: Final = frozenset({"sudo", "env", "time"})
 
@@ -427,11 +428,11 @@ def _word_changes(words: list[str]) -> Iterator[tuple[FileState, str]]:
         return
     program = words[0]
     files = [word for word in words[1:] if not word.startswith("-") and _FILE_NAME.fullmatch(word)]
-    if program in _IN_PLACE_EDITORS and _IN_PLACE.search(" ".join(words)):
-        yield from (("changed", path) for path in files[-1:])
-    elif program == "mv":
-        yield from zip(_MOVE_STATES, files[:2], strict=False)
-    elif program in _WRITERS:
-        yield from (("created", path) for path in files[-1:])
-    elif state := _STATE_BY_PROGRAM.get(program):
-        yield from ((state, path) for path in files)
+    if program == "mv":
+        yield from zip(_MOVE_STATES, files, strict=False)
+        return
+    is_in_place = program in _IN_PLACE_EDITORS and _IN_PLACE.search(" ".join(words))
+    state: FileState | None = "changed" if is_in_place else _STATE_BY_PROGRAM.get(program)
+    if state is not None:
+        # A program that writes names its sources first.
+        yield from zip(repeat(state), files if state in _STATES_OF_ALL else files[-1:])

@@ -65,19 +65,21 @@ def read_todo_list(messages: Sequence[Message], earlier_plan: Iterable[str] = ()
         for call in message.tool_calls:
             whole = _call_items(call)
             items = whole or tasks.read_call(call, position)
-            if items is None:
-                continue
-            call_ids.add(call.id)
-            if not items:
-                continue
-            first_position = position if whole else tasks.first_position
-            plan = Block([str(item) for item in items], "call", sources, position, field=PLAN_FIELD)
-            completed = {item.text: Note(item.text, sources, position) for item in items if item.state in _DONE_STATES}
-            done |= completed
-            listed |= completed
-            latest = {item.text for item in items}
+            if items is not None:
+                call_ids.add(call.id)
+            if items:
+                first_position = position if whole else tasks.first_position
+                plan = Block(list(map(str, items)), "call", sources, position, field=PLAN_FIELD)
+                completed = _completed_notes(items, sources, position)
+                done |= completed
+                listed |= completed
+                latest = {item.text for item in items}
     replaced = [note for text, note in listed.items() if text not in latest]
     return TodoList(plan, first_position, list(done.values()), frozenset(call_ids), replaced)
+
+
+def _completed_notes(items: Iterable[_Item], sources: tuple[str, ...], position: int) -> dict[str, Note]:
+    return {item.text: Note(item.text, sources, position) for item in items if item.state in _DONE_STATES}
 
 
 def _checked_items(message: Message) -> Iterator[str]:

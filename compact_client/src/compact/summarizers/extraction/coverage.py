@@ -45,6 +45,12 @@ def request_chars(max_tokens: int) -> int:
     return round(max_tokens * _REQUEST_TEXT_SHARE * CHARS_PER_TOKEN)
 
 
+def _leading_lines(lines: Iterable[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
+    """Return the requests, and what else the user wants in every summary."""
+    requests = [line for line in lines if line.field in _REQUEST_FIELDS]
+    return requests, [line for line in lines if line.is_priority and line.field not in _REQUEST_FIELDS]
+
+
 def select_lines(index: SpanIndex, budget_tokens: float, *, spare_tokens: float = 0.0) -> list[Candidate]:
     """Select the best lines within the budget, best first, and the next best ones within `spare_tokens` more."""
     names_share, required_names_share = _NAMES_SHARE, _REQUIRED_NAMES_SHARE
@@ -52,11 +58,9 @@ def select_lines(index: SpanIndex, budget_tokens: float, *, spare_tokens: float 
         names_share = required_names_share = _CONTINUED_NAMES_SHARE
     required = index.required_entities()
     lines = [line for line in index.candidates if line.field != "entities"]
+    requests, wanted = _leading_lines(lines)
     selector = _GreedySelector(index.reuse_scores(), index.visible)
-    used_tokens = selector.select(
-        [line for line in lines if line.field in _REQUEST_FIELDS], budget_tokens * _REQUESTS_SHARE
-    )
-    wanted = [line for line in lines if line.is_priority and line.field not in _REQUEST_FIELDS]
+    used_tokens = selector.select(requests, budget_tokens * _REQUESTS_SHARE)
     used_tokens += selector.select(wanted, budget_tokens * _PRIORITY_SHARE - used_tokens)
     used_tokens += selector.select(lines, budget_tokens * (1.0 - names_share) - used_tokens)
     names = [line for line in index.candidates if line.field == "entities"]

@@ -76,9 +76,9 @@ def _is_name(index: SpanIndex, entity: int, *, is_required: bool) -> bool:
     return usage.type not in NUMBER_TYPES and not index.is_only_in_records(entity)
 
 
-def _role_label(usage: EntityUsage, name: str) -> str:
+def _role(usage: EntityUsage, name: str) -> str:
     """Return the label of the list that a name belongs to. Amounts of money are listed with the words beside them."""
-    label = ROLE_LABELS[usage.type]
+    label = f"{SAID if usage.is_in_conversation else SHOWN} {ROLE_LABELS[usage.type]}"
     words = _words_beside(name, usage.first_line) if usage.type == "money" else ""
     return f"{label} ({words})" if words else label
 
@@ -110,7 +110,7 @@ def name_candidates(index: SpanIndex, values: list[float], required: set[int], b
         name, usage, sources = index.name(entity), index.usages[entity], index.sources(entity)
         if PHRASE_END in name or "\n" in name:
             continue
-        role = f"{SAID if usage.is_in_conversation else SHOWN} {_role_label(usage, name)}"
+        role = _role(usage, name)
         order = first_order + len(names)
         block = Block((name,), "prose", sources, usage.last_position, entry=Entity(name, role, sources, order))
         tokens = len(name) / CHARS_PER_TOKEN + _SEPARATOR_TOKENS

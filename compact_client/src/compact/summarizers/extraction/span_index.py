@@ -275,6 +275,15 @@ class SpanIndex:
         """Return the weight of each entity times the probability that it is needed again."""
         return reuse_scores(self.usages, self._chars)
 
+    def _place_in_record(self, candidate: Candidate, value: float) -> None:
+        """Link a line of a record with the line before it, and with the name of the record."""
+        candidate.record = candidate.text.partition(": ")[0]
+        candidate.after = self._last_lines.get(candidate.record, -1)
+        self._last_lines[candidate.record] = candidate.order
+        label = candidate.record.partition(" ")[2]
+        mentions = find_entities(label) if label else ()
+        candidate.subject, candidate.subject_worth = self._entity_ids[mentions[0]] if mentions else -1, value
+
     def _add_candidate(self, text: str, block: Block, entities: tuple[int, ...], value: float) -> Candidate:
         field = block.field or summary_field(text, block.kind)
         tokens = len(shown_text(text, block.parent)) / CHARS_PER_TOKEN + (LINE_TOKENS if field != "entities" else 0.0)
@@ -284,12 +293,7 @@ class SpanIndex:
             bonus = 0.0
         candidate = Candidate(text, block, field, entities, bonus, tokens, len(self.candidates), is_priority)
         if block.kind == "record":
-            candidate.record = text.partition(": ")[0]
-            candidate.after = self._last_lines.get(candidate.record, -1)
-            self._last_lines[candidate.record] = candidate.order
-            label = candidate.record.partition(" ")[2]
-            mentions = find_entities(label) if label else ()
-            candidate.subject, candidate.subject_worth = self._entity_ids[mentions[0]] if mentions else -1, value
+            self._place_in_record(candidate, value)
         if field in _REPEATED_FIELDS and (earlier := self._earlier_run(text)) is not None:
             candidate.bonus += earlier.bonus + _REPEATED_CALL_BONUS
             earlier.bonus = 0.0

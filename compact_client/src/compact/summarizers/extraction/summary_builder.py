@@ -6,7 +6,7 @@ Guarantee: the rendered summary has at most `max_tokens` tokens, as measured by 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -89,19 +89,27 @@ def build_summary(
         is_full = _MIN_FILL * max_tokens <= tokens <= max_tokens or len(fitting) == len(selection)
         if not fitting or (used_tokens and (is_full or attempt >= _FIT_ATTEMPTS)):
             break
-        # Headings, separators and the estimated sizes are not exact. Retry with the difference. Lines with a long
-        # context, such as those of a decision log, can exceed the room by more than all of it.
-        if tokens > max_tokens:
-            room = max(room + max_tokens - tokens - 1, room / 2)
-        else:
-            room += (max_tokens - tokens) * _GROWTH
-    kept = {line.order for line in lines}
-    others = [line for line in selection if line.order not in kept]
+        room = _next_room(room, max_tokens - tokens)
+    others = _lines_beside(lines, selection)
     return replace(
         summary,
         mentions=index.unshown_mentions(selection),
         reserve=assembler.assemble(others, span=None) if others else None,
     )
+
+
+def _next_room(room: float, free_tokens: int) -> float:
+    """Return the room for the next attempt. Headings, separators and the estimated sizes are not exact."""
+    if free_tokens >= 0:
+        return room + free_tokens * _GROWTH
+    # Lines with a long context, such as those of a decision log, can exceed the room by more than all of it.
+    return max(room + free_tokens - 1, room / 2)
+
+
+def _lines_beside(kept: Iterable[Candidate], lines: Iterable[Candidate]) -> list[Candidate]:
+    """Return the lines that are not kept."""
+    orders = {line.order for line in kept}
+    return [line for line in lines if line.order not in orders]
 
 
 def _chars_per_token(index: SpanIndex, count_tokens: CountTokens) -> float:

@@ -47,8 +47,8 @@ class CheckResult(NamedTuple):
     line: str
 
 
-def last_check(messages: Sequence[Message]) -> CheckResult | None:
-    """Return the last check whose output says how it ended."""
+def _runs(messages: Sequence[Message]) -> list[tuple[int, str | None]]:
+    """Return the positions of results, with the arguments of their calls, and those of what the user wrote."""
     calls: dict[str, str] = {}
     runs: list[tuple[int, str | None]] = []
     for position, message in enumerate(messages):
@@ -56,8 +56,13 @@ def last_check(messages: Sequence[Message]) -> CheckResult | None:
         arguments = calls.get(message.answers[0]) if message.answers else None
         if arguments is not None or message.role == "user":
             runs.append((position, arguments))
+    return runs
+
+
+def last_check(messages: Sequence[Message]) -> CheckResult | None:
+    """Return the last check whose output says how it ended."""
     # From the end, because searching for a command takes longer than everything else here.
-    for position, arguments in reversed(runs):
+    for position, arguments in reversed(_runs(messages)):
         text, command = messages[position].text, _checking_command(arguments or "")
         if command is None and (messages[position].role != "user" or not _USER_RUN.search(text[:_END_CHARS])):
             continue

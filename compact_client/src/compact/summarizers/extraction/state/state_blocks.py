@@ -85,8 +85,7 @@ def insert_session_state(
         replaced.add("current_plan")
     if check is not None:
         replaced.add("checks")
-    calls = (call for message in messages for call in message.tool_calls if call.id in todo.call_ids)
-    todo_lines = {describe_call(call)[0] for call in calls}
+    todo_lines = _todo_lines(todo, messages)
     decisions = _user_decisions(blocks, requests, is_ledger=style == "decision_log")
     yield from _source_blocks(messages)
     records = RecordStates()
@@ -103,6 +102,12 @@ def insert_session_state(
         records.remove_shown(block)
     yield from records.blocks(all_messages, visible)
     yield from argument_blocks(messages, blocks, replaced_lines=todo_lines)
+
+
+def _todo_lines(todo: TodoList, messages: Sequence[Message]) -> set[str]:
+    """Return the lines of the calls that wrote the to-do list."""
+    calls = (call for message in messages for call in message.tool_calls if call.id in todo.call_ids)
+    return {describe_call(call)[0] for call in calls}
 
 
 def _todo_blocks(todo: TodoList, end: int) -> Iterator[Block]:
@@ -199,7 +204,7 @@ def _user_decisions(
 
     A ledger also lists those that are part of a request.
     """
-    users = {index: block for index, block in enumerate(blocks) if block.kind == "user" and block.entry is None}
+    users = _user_blocks(blocks)
     lines = {index: list(filter(_is_decision, block.lines)) for index, block in users.items()}
     if is_ledger and not any(lines.values()) and not any(map(_has_decision, blocks)):
         # It would be empty, so it lists what the user asked for.
@@ -212,6 +217,10 @@ def _user_decisions(
         ]
         for index, block in users.items()
     }
+
+
+def _user_blocks(blocks: Iterable[Block]) -> dict[int, Block]:
+    return {index: block for index, block in enumerate(blocks) if block.kind == "user" and block.entry is None}
 
 
 def _is_decision(line: str) -> bool:
