@@ -62,13 +62,17 @@ def variables(source: Path) -> tuple[list[Variable], dict[str, int]]:
     return list(documented.values()), undocumented
 
 
+def _variable(call: ast.Call) -> str | None:
+    """Return the name of the variable that a call may read."""
+    name = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
+    return name if isinstance(name, str) and name not in {"MAKELEVEL", "DJANGO_SETTINGS_MODULE"} else None
+
+
 def _reads(tree: ast.AST) -> Iterator[tuple[ast.Call, str, str, str]]:
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Constant):
+        if not isinstance(node, ast.Call) or (name := _variable(node)) is None:
             continue
-        name, function = node.args[0].value, ast.unparse(node.func)
-        if not isinstance(name, str) or name in {"MAKELEVEL", "DJANGO_SETTINGS_MODULE"}:
-            continue
+        function = ast.unparse(node.func)
         default = node.args[1] if len(node.args) > 1 else None
         if function == "os.environ.get":
             yield node, name, "text", _format_default(default)

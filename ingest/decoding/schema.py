@@ -140,8 +140,8 @@ def _span(event: Event, data: dict[str, Any]) -> Converted:
     This is the hottest code of the server besides `copy_rows.pack_rows`. A function call costs as much as the work most
     of the steps do, so common values are handled inline.
     """
-    name = event.event or event.name or ""
-    kind = (event.event or event.kind or "").lower()
+    name, kind = (event.event, event.event) if event.event else (event.name or "", event.kind or "")
+    kind = kind.lower()
     if name[:8] == "compact." != kind[:8]:
         kind = name
         data = _unwrap_custom_data(data)
@@ -159,7 +159,7 @@ def _span(event: Event, data: dict[str, Any]) -> Converted:
         parent_id,
         kind if len(kind) <= KIND_MAX_CHARS else truncate(kind, KIND_MAX_CHARS),
         name if 0 < len(name) <= NAME_MAX_CHARS else truncate(name or _default_name(kind, data), NAME_MAX_CHARS),
-        "ok" if event.status == "ok" else _status(event.status),
+        _statuses[event.status],
         started_us,
         ended_us,
         _encode_checked(data, "data"),
@@ -289,13 +289,15 @@ def _session_in(data: dict[str, Any]) -> str | None:
     return None
 
 
-def _status(value: str | None) -> str:
-    if value is None:
-        return ""
-    status = _STATUSES.get(value.lower())
-    if status is None:
-        raise InvalidEvent("status", 'expected "ok" or "error"')
-    return status
+class _Statuses(dict[str | None, str]):
+    def __missing__(self, value: str | None) -> str:
+        status = "" if value is None else _STATUSES.get(value.lower())
+        if status is None:
+            raise InvalidEvent("status", 'expected "ok" or "error"')
+        return status
+
+
+_statuses = _Statuses(_STATUSES)
 
 
 def _times(event: Event) -> tuple[int | None, int | None]:

@@ -107,6 +107,11 @@ def stats_of(kind: str, data: dict[str, Any]) -> Stats:
     return NO_STATS
 
 
+def _facts(data: dict[str, Any]) -> tuple[FactCount, float | None]:
+    """Return the counts and the weighted share of the facts that a summary kept."""
+    return count_facts(data) or _NO_FACTS, _retention(data)
+
+
 def _compaction_stats(kind: str, data: dict[str, Any]) -> Stats:
     get = upgrade(kind, data).get
     estimate = _count(get("t_est"))
@@ -115,8 +120,7 @@ def _compaction_stats(kind: str, data: dict[str, Any]) -> Stats:
     has_count = is_decision or kind == _ESTIMATE
     report = report_of(kind, data)
     is_compaction = report is not _NO_REPORT
-    is_retention = kind == _RETENTION
-    facts = (count_facts(data) if is_retention else None) or _NO_FACTS
+    facts, retention = _facts(data) if kind == _RETENTION else (_NO_FACTS, None)
     event = EventStats(
         window_tokens=_count(get("max_tokens")) if has_count else None,
         trigger_tokens=_count(get("trigger_tokens")) if is_decision else None,
@@ -127,7 +131,7 @@ def _compaction_stats(kind: str, data: dict[str, Any]) -> Stats:
         is_fallback=kind == _ERROR and bool(get("fallback")),
         facts_total=facts.total,
         facts_kept=facts.kept,
-        retention=_retention(data) if is_retention else None,
+        retention=retention,
         is_overflow=kind == _OVERFLOW,
         freed_tokens=_count_freed(before, after) if is_compaction else 0,
         cache_lost_tokens=_cache_lost(get("cache")),
@@ -177,6 +181,11 @@ def _row_tokens(
     return before if after is None else after
 
 
+def _add_counts(first: int | None, second: int | None) -> int | None:
+    """Return the sum of two counts, or None if both are unknown."""
+    return min((first or 0) + (second or 0), _INT_MAX) if first is not None or second is not None else None
+
+
 def _generation_stats(data: dict[str, Any]) -> Stats:
     get = data.get
     usage = get("usage")
@@ -190,9 +199,7 @@ def _generation_stats(data: dict[str, Any]) -> Stats:
         input_tokens = _find_count(get, _INPUT_TOKENS)
         output_tokens = _find_count(get, _OUTPUT_TOKENS)
     model = get("gen_ai.request.model") or get("model") or get("llm.model_name") or get("gen_ai.response.model")
-    total = None
-    if input_tokens is not None or output_tokens is not None:
-        total = min((input_tokens or 0) + (output_tokens or 0), _INT_MAX)
+    total = _add_counts(input_tokens, output_tokens)
     name = _text(model)
     return Stats(name, total, input_tokens, call_usage(name, data, input_tokens, output_tokens))
 

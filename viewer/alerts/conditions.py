@@ -60,15 +60,13 @@ def span_match(
     return None
 
 
-def decide(
-    rule: AlertRule, known: Sequence[Mapping[str, Any]], new_matches: Iterable[Match], now: datetime
-) -> Decision:
-    """Return whether a rule fires after new matches, and its new state."""
-    at = int(now.timestamp())
-    entries = [dict(entry) for entry in known if entry["at"] > at - int(_MEMORY.total_seconds())]
-    keys = {entry["key"] for entry in entries}
+def _new_entries(
+    rule: AlertRule, known: Iterable[Mapping[str, Any]], matches: Iterable[Match], at: int
+) -> list[dict[str, Any]]:
+    """Return an entry for each match that reaches the threshold and is not known."""
+    keys = {entry["key"] for entry in known}
     added = []
-    for match in new_matches:
+    for match in matches:
         is_enough = rule.kind in COUNTED or match.value >= rule.threshold
         if is_enough and match.key not in keys:
             keys.add(match.key)
@@ -76,6 +74,16 @@ def decide(
                 {"key": match.key, "at": at, "session": match.session_key, "id": match.session_id}
                 | {"value": match.value, "span": match.span, "is_open": True}
             )
+    return added
+
+
+def decide(
+    rule: AlertRule, known: Sequence[Mapping[str, Any]], new_matches: Iterable[Match], now: datetime
+) -> Decision:
+    """Return whether a rule fires after new matches, and its new state."""
+    at = int(now.timestamp())
+    entries = [dict(entry) for entry in known if entry["at"] > at - int(_MEMORY.total_seconds())]
+    added = _new_entries(rule, entries, new_matches, at)
     entries = (entries + added)[-MAX_MATCHES:]
     relevant = _relevant(rule, entries, added, at)
     if not added or not relevant:

@@ -159,12 +159,15 @@ def _sentences(
             "The client didn't report what it invalidated in the provider's prompt cache, so the whole prompt counts "
             "as sent again."
         )
-    if break_even == 0:
-        sentences.append("It saves from the first call on.")
-    elif break_even is not None:
-        needed, so_far = format_count(break_even, "call"), format_count(calls, "call")
-        if calls >= break_even:
-            sentences.append(f"It broke even after {needed}, and {calls:,} followed.")
-        else:
-            sentences.append(f"It breaks even after {needed}. So far, {so_far} followed.")
+    if break_even is not None:
+        sentences.append(_describe_break_even(break_even, calls))
     return sentences
+
+
+def _describe_break_even(break_even: int, calls: int) -> str:
+    if break_even == 0:
+        return "It saves from the first call on."
+    needed, so_far = format_count(break_even, "call"), format_count(calls, "call")
+    if calls >= break_even:
+        return f"It broke even after {needed}, and {calls:,} followed."
+    return f"It breaks even after {needed}. So far, {so_far} followed."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -66,14 +66,16 @@ def diff_summaries(old: str, new: str) -> tuple[Line, ...]:
     """
     before, after = _split_lines(old), _split_lines(new)
     origins = _match_lines([_normalize(line) for line in before], [_normalize(line) for line in after])
-    remaining = {origin for origin in origins if origin is not None}
-    in_order = longest_increasing([origin for origin in origins if origin is not None])
+    moves = [(at, origin) for at, origin in enumerate(origins) if origin is not None]
+    remaining = [origin for _, origin in moves]
+    in_order = longest_increasing(remaining)
     # Lines that kept their order are anchors. Compare the lines between two anchors. The end counts as an anchor.
-    anchors = [(at, origin) for at, origin in enumerate(origins) if origin is not None and origin in in_order]
+    anchors = [move for move in moves if move[1] in in_order]
+    removed_indexes = set(range(len(before))).difference(remaining)
     lines: list[Line] = []
     old_at = new_at = 0
     for at, origin in [*anchors, (len(after), len(before))]:
-        removed = [line for i, line in enumerate(before[old_at:origin], old_at) if i not in remaining]
+        removed = [before[index] for index in sorted(removed_indexes.intersection(range(old_at, origin)))]
         lines.extend(_diff_block(removed, after[new_at:at], origins[new_at:at]))
         lines.extend(_line("same", line) for line in after[at : at + 1])
         old_at, new_at = origin + 1, at + 1
@@ -88,13 +90,19 @@ def _match_lines(before: Sequence[str], after: Sequence[str]) -> list[int | None
     return [equal.popleft() if (equal := indexes.get(line)) else None for line in after]
 
 
+def _index_words(lines: Sequence[Collection[str]]) -> dict[str, list[int]]:
+    """Return the indexes of the lines that have each word."""
+    lines_of_word: dict[str, list[int]] = {}
+    for index, words in enumerate(lines):
+        for word in words:
+            lines_of_word.setdefault(word, []).append(index)
+    return lines_of_word
+
+
 def _diff_block(removed: list[str], new: Sequence[str], origins: Sequence[int | None]) -> list[Line]:
     """Match each new line with the most similar removed one. Unmatched new lines were added."""
     words = [_words(line) for line in removed]
-    lines_of_word: dict[str, list[int]] = {}
-    for index, line_words in enumerate(words):
-        for word in line_words:
-            lines_of_word.setdefault(word, []).append(index)
+    lines_of_word = _index_words(words)
     unmatched = dict.fromkeys(range(len(removed)))
     lines: list[Line] = []
     for line, origin in zip(new, origins, strict=True):

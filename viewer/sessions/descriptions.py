@@ -91,6 +91,12 @@ def describe_losses(check: Check) -> str:
     return " ".join(sentences)
 
 
+def _describe_none(checks: list[Check]) -> str:
+    if checks and all(check.is_call for check in checks):
+        return "No compactions reported. Only model calls were recorded."
+    return " ".join(filter(None, ("No compactions yet.", _describe_futile(checks))))
+
+
 def describe_session(checks: Iterable[Check], *, provider_count: int = 0) -> str:
     """The compactions of a session in a few sentences. `provider_count` of them happened on the side of a provider."""
     checks = list(checks)
@@ -98,12 +104,8 @@ def describe_session(checks: Iterable[Check], *, provider_count: int = 0) -> str
     has_attempts = any(check.outcome in {"running", "failed"} for check in checks)
     recoveries = [check for check in checks if check.is_recovery]
     provider = f"The provider compacted {_times(provider_count)} on its own side." if provider_count else ""
-    if not compactions and not has_attempts and provider:
-        return provider
-    if checks and all(check.is_call for check in checks):
-        return "No compactions reported. Only model calls were recorded."
     if not compactions and not has_attempts:
-        return " ".join(filter(None, ("No compactions yet.", _describe_futile(checks))))
+        return provider or _describe_none(checks)
     sentences = (
         _describe_completed(compactions),
         _describe_unreported(checks),

@@ -132,12 +132,10 @@ def _split(group: str, spans: Iterable[SpanRow]) -> list[Check]:
     has_check_span = any(span.kind == CHECK for span in ordered)
     checks: list[Check] = []
     for span in ordered:
-        check = checks[-1] if checks else None
-        is_next = check is None or (not has_check_span and span.kind in _STARTS and check.span(span.kind) is not None)
-        is_report = span.key in reports
-        if check is None or is_next or (is_report and check.report):
-            check = Check(span.key if checks else group)
-            checks.append(check)
+        is_start, is_report = not has_check_span and span.kind in _STARTS, span.key in reports
+        if not checks or (is_start and checks[-1].span(span.kind)) or (is_report and checks[-1].report):
+            checks.append(Check(span.key if checks else group))
+        check = checks[-1]
         check.add(span)
         if is_report:
             check.report = span.key

@@ -68,6 +68,13 @@ def last(name: str, now: datetime) -> Period:
     return Period(until - length, until, bucket, name)
 
 
+def _check_range(since: datetime, until: datetime) -> None:
+    if until <= since:
+        raise BadFilter("until", "The end must be after the start.")
+    if until - since > timedelta(days=_MAX_DAYS):
+        raise BadFilter("since", f"The range is longer than {_MAX_DAYS} days.")
+
+
 def parse(query: Mapping[str, Any], now: datetime) -> Period:
     """Return the range of a query: `since` and `until`, or a named `range`. `bucket` is in hours."""
     text_since, text_until = str(query.get("since") or ""), str(query.get("until") or "")
@@ -80,10 +87,7 @@ def parse(query: Mapping[str, Any], now: datetime) -> Period:
         return Period(period.since, period.until, timedelta(hours=hours), period.name)
     until = _time("until", text_until) if text_until else now
     since = _floor(_time("since", text_since), HOUR) if text_since else _floor(until, HOUR) - timedelta(days=1)
-    if until <= since:
-        raise BadFilter("until", "The end must be after the start.")
-    if until - since > timedelta(days=_MAX_DAYS):
-        raise BadFilter("since", f"The range is longer than {_MAX_DAYS} days.")
+    _check_range(since, until)
     until = _floor(until, HOUR) + HOUR if until != _floor(until, HOUR) else until
     hours = _bucket_hours(query, max(1, -(-int((until - since) / HOUR) // 60)))
     if (until - since) / timedelta(hours=hours) > MAX_BUCKETS:

@@ -87,8 +87,8 @@ def _decode(otlp_spans: Iterable[OtlpSpan | InvalidEvent], max_events: int) -> D
             decoded.add(index, converted)
         trace_id, is_root = otlp_span.trace_id, otlp_span.parent_id is None
         if is_root or trace_id not in traces:
+            known_name, _ = traces.get(trace_id, ("", None))
             name = truncate(otlp_span.name, NAME_MAX_CHARS) if is_root else ""
-            known_name = traces[trace_id][0] if trace_id in traces else ""
             traces[trace_id] = (name or known_name, otlp_span.resource)
         if span_labels := label_attributes(otlp_span.attributes):
             labels[trace_id] = {**span_labels, **labels.get(trace_id, {})}
@@ -99,12 +99,17 @@ def _decode(otlp_spans: Iterable[OtlpSpan | InvalidEvent], max_events: int) -> D
     return decoded
 
 
-def _to_spans(otlp_span: OtlpSpan) -> list[ConvertedSpan]:
-    """Return the span and the child spans that its `compact.*` events become."""
-    attributes = otlp_span.attributes
+def _session_id(attributes: dict[str, Any]) -> str | None:
     session_id = session_of(attributes)
     if session_id is not None and len(session_id.encode()) > SESSION_MAX_BYTES:
         raise InvalidEvent("attributes.session.id", f"longer than {SESSION_MAX_BYTES} bytes")
+    return session_id
+
+
+def _to_spans(otlp_span: OtlpSpan) -> list[ConvertedSpan]:
+    """Return the span and the child spans that its `compact.*` events become."""
+    attributes = otlp_span.attributes
+    session_id = _session_id(attributes)
     kind = _kind(otlp_span)
     data, payload = _compact_content(attributes) if kind.startswith("compact.") else split_content(attributes)
     if otlp_span.message:

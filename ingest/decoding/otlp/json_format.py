@@ -264,6 +264,14 @@ def _attributes(pairs: list[_Pair] | None) -> dict[str, Any]:
     return {pair.key: _plain_value(pair.value, MAX_DEPTH) for pair in pairs or ()}
 
 
+def _to_integer(text: str) -> int | str:
+    return int(text) if _INTEGER.fullmatch(text) else text
+
+
+def _first_known(*values: Any) -> Any:
+    return next((value for value in values if value is not None), None)
+
+
 def _plain_value(value: _Value | None, depth: int) -> Any:
     if value is None:
         return None
@@ -272,13 +280,9 @@ def _plain_value(value: _Value | None, depth: int) -> Any:
     if value.string_value is not None:
         return value.string_value
     if value.int_value is not None:
-        number = str(value.int_value)
-        return int(number) if _INTEGER.fullmatch(number) else number
+        return _to_integer(str(value.int_value))
     if value.array_value is not None:
         return [_plain_value(item, depth - 1) for item in value.array_value.values or ()]
     if value.kvlist_value is not None:
         return {pair.key: _plain_value(pair.value, depth - 1) for pair in value.kvlist_value.values or ()}
-    for simple in (value.bool_value, value.double_value, value.bytes_value):
-        if simple is not None:
-            return simple
-    return None
+    return _first_known(value.bool_value, value.double_value, value.bytes_value)

@@ -115,18 +115,14 @@ def _value(value: Any, depth: int) -> Any:
     if number := value.int_value:
         return number
     kind = value.WhichOneof("value")
-    if kind in {"string_value", "int_value", "bool_value"}:
-        return getattr(value, kind)
-    if kind == "double_value":
-        return sanitize(value.double_value)
-    if kind is None:
-        return None
-    if depth == 0:
+    if kind in {"string_value", "int_value", "bool_value", "double_value"}:
+        return sanitize(getattr(value, kind))
+    if kind == "bytes_value":
+        return base64.b64encode(value.bytes_value).decode()
+    if depth == 0 and kind is not None:
         return TOO_DEEP
     if kind == "array_value":
         return [_value(item, depth - 1) for item in value.array_value.values]
     if kind == "kvlist_value":
         return {sanitize(pair.key): _value(pair.value, depth - 1) for pair in value.kvlist_value.values}
-    if kind == "bytes_value":
-        return base64.b64encode(value.bytes_value).decode()
     return None

@@ -101,6 +101,10 @@ def read_parts(message: Any) -> Iterator[Part]:
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
         yield _part({**call, "type": "tool_call"} if isinstance(call, Mapping) else call)
+    yield from _unknown_fields(message)
+
+
+def _unknown_fields(message: Mapping[str, Any]) -> Iterator[Part]:
     known = _FRAME_KEYS | _CONTENT_KEYS
     rest = {key: value for key, value in message.items() if key not in known and value not in (None, "", [], {})}
     if rest:
@@ -144,15 +148,16 @@ def _media_note(kind: BlockKind) -> str:
     return f"[{kind.media}]"
 
 
+def _pairs(arguments: Any) -> tuple[tuple[str, str], ...]:
+    items = arguments.items() if isinstance(arguments, Mapping) else ()
+    return tuple((str(name), _to_json(value)) for name, value in items)
+
+
 def _call(item: Mapping[str, Any]) -> Part:
     function = next((item[key] for key in ("function", "functionCall") if isinstance(item.get(key), Mapping)), item)
     raw = next((function[key] for key in ("arguments", "input", "args") if function.get(key) is not None), "")
     arguments = _from_json(raw) if isinstance(raw, str) else raw
-    pairs = (
-        tuple((str(name), _to_json(value)) for name, value in arguments.items())
-        if isinstance(arguments, Mapping)
-        else ()
-    )
+    pairs = _pairs(arguments)
     text = raw if isinstance(raw, str) and not pairs else json.dumps(arguments, indent=2, ensure_ascii=False)
     call_id = str(item.get("call_id") or item.get("id") or "")
     return Part(Content.CALL, text, str(function.get("name") or ""), call_id, pairs)
