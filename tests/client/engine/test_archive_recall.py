@@ -105,8 +105,8 @@ def test_an_archive_is_read_after_an_event_loop_that_ended_during_a_recall(tmp_p
 
         async def load_transcripts(self, session_id: str) -> Any:
             started.set()
-            while self.is_blocked:
-                await asyncio.sleep(0.001)
+            if self.is_blocked:
+                await asyncio.Event().wait()
             return super().load_transcripts(session_id)
 
     async def start_recall() -> None:

@@ -68,14 +68,17 @@ async def test_many_tasks_can_wait_for_one_session():
 
     class Slow:
         async def summarize(self, messages, style, keep_keys):
-            await asyncio.sleep(0.02)
+            started.set()
+            await is_released.wait()
             return Message("assistant", "a short summary")
 
+    started, is_released = asyncio.Event(), asyncio.Event()
     manager = small_manager(summarizer=Slow())
     async with asyncio.timeout(30):
         tasks = [asyncio.create_task(manager.apreflight("s", [SYSTEM, *chat_turns(30 + n)])) for n in range(40)]
-        await asyncio.sleep(0)
+        await started.wait()
         tasks[-1].cancel()
+        is_released.set()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert len(await manager.apreflight("s", [SYSTEM, *chat_turns(2)])) == 5
     assert [type(result) for result in results].count(asyncio.CancelledError) == 1

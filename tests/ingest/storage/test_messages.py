@@ -106,7 +106,7 @@ def test_messages_past_retention_are_deleted() -> None:
         Message.objects.create(
             hash=bytes([age]) * 32, project_id=owner.pk, day=today - timedelta(days=age), size=1, body=b"x"
         )
-    retention.run()
+    retention.run(today=today)
     assert [bytes(row.hash)[0] for row in Message.objects.filter(project_id=owner.pk)] == [6]
 
 
