@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+# Spreadsheets skip spaces at the start, and some read the full-width forms of `=+-@`, too.
 _FORMULA = re.compile(r"\s*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20]")
 _CHUNK_CHARS = 64 * 1024
 

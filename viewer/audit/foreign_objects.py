@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from ingest.models import Project, Session, Trace, Transcript, session_key, trace_key
 from viewer.accounts import access
 
+# A span is addressed as `trace:span`, and both ids may contain colons. Each possible trace id is looked up.
 _MAX_SPLITS = 8
 
 

@@ -99,6 +99,7 @@ def write() -> Anchor:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_LOCK)
         anchor = _append(cursor)
+    # After the commit, because a slow service must not hold the lock.
     _publish(anchor)
     return anchor
 
@@ -136,6 +137,7 @@ def write_if_due(interval: timedelta) -> Anchor | None:
     """Append an anchor unless the newest one is younger than `interval`. One of many processes does it."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_TRY_LOCK)
+        # Read the file under the lock, because another process may have written while this one waited.
         (is_locked,) = cursor.fetchone() or (False,)
         last = anchor_file.read_last()
         if not is_locked or (last is not None and timezone.now() - last.until < interval):
@@ -179,6 +181,8 @@ def _append(cursor: object, restart: dict[str, Any] | None = None) -> Anchor:
             **({"restart": restart} if restart else {}),
         }
     )
+    # First the file, then the mark: if the process ends in between, an anchor without a mark is no problem, but a mark
+    # without its anchor would look like a removed one.
     anchor_file.append(anchor)
     AnchorMark.objects.all().delete()
     AnchorMark.objects.create(number=anchor.number, until=until, hash=anchor.hash)

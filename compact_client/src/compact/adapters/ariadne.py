@@ -123,6 +123,7 @@ class AriadneStorage:
         """Pass the server's answer on. Runs on the worker thread."""
         is_own = sender == _PROCESS
         with self._lock:
+            # The server may have stored the transcript under a later step than asked for. The next one comes after it.
             if result.error is None and result.step >= self._steps.get(result.session_id, (0, ""))[0]:
                 self._remember(result.session_id, result.step, result.sha256)
             if not self._pipeline.is_durable:
@@ -133,6 +134,7 @@ class AriadneStorage:
         if is_own:
             for listener in listeners:
                 listener(result)
+        # No caller in this process waits for the result. One listener reports it, or each manager would.
         elif listeners:
             listeners[0](replace(result, is_from_earlier_process=True))
 

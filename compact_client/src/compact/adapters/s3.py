@@ -149,6 +149,7 @@ class _Bucket:
         except ClientError as error:
             if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") != 412:
                 raise
+            # It may be our own object: boto3 repeats a request whose answer was lost.
             head = self.client.head_object(Bucket=self.name, Key=key)
             return bool(head.get("Metadata", {}).get("sha256") == digest.hexdigest())
         return True
@@ -193,7 +194,7 @@ class _EventUploads(Sink):
 
     def step(self) -> float | None:
         while self._pending:
-            batch = self._pending[0]
+            batch = self._pending[0]  # removed only after its upload, under a key that does not change
             try:
                 self._objects.create(batch.key, batch.body, "application/x-ndjson")
             except Exception as error:

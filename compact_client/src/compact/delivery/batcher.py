@@ -63,6 +63,7 @@ class Batcher:
 
     def put(self, event: Event) -> bool:
         """Queue the event. Return False if the queue is full and the event was dropped."""
+        # No lock: appending to a deque is atomic, and two threads at the limit exceed it by one event.
         queue = self._queue
         length = len(queue)
         if length >= self._max_queue:
@@ -103,7 +104,7 @@ class Batcher:
     def close(self, timeout_s: float) -> list[Event]:
         """Stop the worker and return the events that are still queued."""
         self._is_closing = True
-        self._max_queue = 0
+        self._max_queue = 0  # Later events are dropped and counted, instead of waiting for a worker that is gone.
         thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
             self._skip_wait()

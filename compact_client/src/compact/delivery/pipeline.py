@@ -82,6 +82,7 @@ class Pipeline:
         if self._is_closed:
             return
         self._is_closed = True
+        # Otherwise the list of exit handlers would keep each closed pipeline in memory.
         atexit.unregister(self.close)
         unsent = self.queue.close(self._exit_timeout_s if timeout_s is None else timeout_s)
         if unsent or self.counts.unreported_drops:

@@ -132,6 +132,7 @@ class Sender:
             parts = self._encoder.split(record)
         elif response.status == 409:
             parts = self._encoder.resolve_conflict(record, response.body)
+        # Before the record is removed: a process that dies in between sends the items twice instead of never.
         for part in parts:
             self._spool.append(part)
         # If the spool was closed during the request, the next process sends the record again.

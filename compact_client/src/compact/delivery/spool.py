@@ -31,6 +31,7 @@ except ImportError:  # Windows: without locks, two processes may send the same s
 
 _HEADER = struct.Struct(">4sII")
 _MAGIC = b"CSP1"
+# A full spool drops its oldest segment as a whole, so a segment must not have many events.
 _SEGMENT_BYTES = 1024 * 1024
 _MEMORY_BYTES = 8 * 1024 * 1024
 _segment_numbers = itertools.count()
@@ -185,6 +186,7 @@ class MemoryStore:
 
     @property
     def events(self) -> int:
+        # A copy, because `stats` reads this without the lock while the worker changes it.
         return sum(record.count for record in list(self._records))
 
     @property
@@ -280,6 +282,7 @@ class DiskStore:
         return self._first
 
     def remove(self, record: Record) -> bool:
+        # While the record was sent, the spool may have dropped it to make room. Another one is first then.
         if self._first is not record:
             return False
         self._first = None
@@ -287,6 +290,7 @@ class DiskStore:
         segment.pending.popleft()
         if segment.pending:
             return True
+        # While the server keeps up, this happens after each record, so the file and its lock are kept.
         if segment is self._active:
             segment.clear()
         else:
@@ -305,6 +309,7 @@ class DiskStore:
         if self._active is None:
             return
         os.fsync(self._active.file.fileno())
+        # A new file can be lost with its content as long as only its directory knows its name.
         directory = os.open(self._directory, os.O_RDONLY)
         try:
             os.fsync(directory)

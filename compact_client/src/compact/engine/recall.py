@@ -166,6 +166,7 @@ def _search(
             known_words=known_words,
             excluded=excluded,
         )
+        # Without them, other passages have room, which may come from artifacts that are not checked yet.
         unreadable = set()
         for record in _externalizations(session, passages):
             if record.artifact_id not in checked:

@@ -86,6 +86,7 @@ class Branches:
 
     def find(self, items: Sequence[Any]) -> Session | None:
         """Return the branch that these messages continue, or None. The longest known part wins."""
+        # With equal sizes, the branch that was used last wins.
         sizes = [(match.size, index) for index, session in enumerate(self._branches) if (match := session.match(items))]
         return self._branches[max(sizes)[1]] if sizes else None
 
