@@ -8,7 +8,7 @@ from typing import Any
 
 import pydantic
 import pytest
-from compact import CompactManager
+from compact import CompactConfig, CompactManager, CompactPolicy
 from compact.integrations.langchain import CompactMiddleware
 from compact.integrations.langgraph import pre_model_hook
 from langchain.agents import create_agent
@@ -95,6 +95,16 @@ async def test_a_session_of_two_turns(
     assert_valid(provider, min_requests=41)
     assert RULE.text in provider.requests[-1].text
     assert compaction_count(events) >= 2
+
+
+@pytest.mark.parametrize("kind", ["langchain", "langgraph"])
+@pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
+async def test_thinking_leads_its_tool_turn(renderer: str, kind: str, provider: StrictProvider) -> None:
+    """The summary of each layout stays apart from a turn that starts with thinking."""
+    manager = CompactManager(CompactConfig("claude-opus-4-6", 5_000, policy=CompactPolicy(renderer=renderer)))
+    model = new_model("anthropic", provider, thinking={"type": "adaptive"})
+    await say(new_agent(kind, model, manager), "work 20. SECRET-a")
+    assert_valid(provider, min_requests=20)
 
 
 @pytest.mark.parametrize(("api", "kind"), WAYS[1:4])

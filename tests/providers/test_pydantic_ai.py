@@ -11,7 +11,7 @@ import anthropic
 import openai
 import pydantic
 import pytest
-from compact import CompactManager
+from compact import CompactConfig, CompactManager, CompactPolicy
 from compact.integrations.pydantic_ai import CompactCapability
 from providers.checks import IMAGE, PDF, assert_valid, compaction_count, overflow_count, result
 from providers.server import StrictProvider
@@ -72,6 +72,16 @@ async def test_a_long_session(
     await agent.run("work 8 by 2", message_history=first.all_messages(), usage_limits=NO_LIMIT)
     assert_valid(provider, min_requests=42)
     assert compaction_count(events) >= 2
+
+
+@pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
+async def test_thinking_leads_its_tool_turn(renderer: str, provider: StrictProvider, models: dict[str, Any]) -> None:
+    """The summary of each layout stays apart from a turn that starts with thinking."""
+    manager = CompactManager(CompactConfig("claude-opus-4-6", 5_000, policy=CompactPolicy(renderer=renderer)))
+    thinking = {"anthropic_thinking": {"type": "adaptive"}, "max_tokens": 4_096}
+    agent = new_agent(models["anthropic"], manager, session_id="s", model_settings=thinking)
+    await agent.run("work 20. SECRET-a", usage_limits=NO_LIMIT)
+    assert_valid(provider, min_requests=20)
 
 
 @pytest.mark.parametrize("api", APIS)

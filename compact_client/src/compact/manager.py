@@ -263,7 +263,7 @@ class CompactManager:
             rendered = session.render_view(messages, session.plans.get(sent.plan_version))
             assert session.codec is not None
             normal = normalize(rendered, session.codec, protected_flag=options.protected_flag)
-            return [to_item(message) for message in insert_before_turn(normal.messages, sent.injected)]
+            return [to_item(message) for message in insert_before_turn(normal.messages, sent.injected, session.codec)]
 
     def recall(
         self,

@@ -16,7 +16,7 @@ from compact.engine.session import Session
 from compact.messages.normalization import normalize
 from compact.messages.units import group_units
 from compact.planning.partition import partition_units, pin_rules
-from compact.rendering.base import ensure_user_first
+from compact.rendering.user_turns import add_user_turns
 
 
 def reduce_request(engine: Engine, session: Session, call: Call) -> Steps[list[Any]]:
@@ -33,7 +33,7 @@ def reduce_request(engine: Engine, session: Session, call: Call) -> Steps[list[A
     tokens_before = session.request.message_tokens
     shown = [message for index, message in enumerate(messages) if index in kept]
     normal = normalize(
-        ensure_user_first(shown, session.codec), session.codec, protected_flag=engine.policy.protected_flag
+        add_user_turns(shown, messages, session.codec), session.codec, protected_flag=engine.policy.protected_flag
     )
     session.set_request(normal.messages, engine.render_options)
     session.is_request_current = False

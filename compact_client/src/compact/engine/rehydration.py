@@ -13,10 +13,12 @@ from compact.engine.engine import Engine
 from compact.engine.session import Session
 from compact.exceptions import StoreFailed
 from compact.messages import Message
+from compact.messages.codecs.base import Codec
 from compact.messages.units import group_units
 from compact.planning.rehydration import RehydrationResult, TurnContext, rehydration_text, select_artifacts
 from compact.planning.tool_results.artifacts import ArtifactMetadata
 from compact.planning.tool_results.truncation import truncate_with_split
+from compact.rendering.user_turns import add_user_turns
 
 _FRAME_TOKENS = 40  # the header line and the message around the content
 _MARKER_TOKENS = 16  # the line that says how much was cut
@@ -143,7 +145,7 @@ def inject_results(engine: Engine, session: Session, free_tokens: int, check: ev
     session.rehydration.results = shown
     if not messages:
         return ()
-    session.set_request(insert_before_turn(session.request.messages, messages), engine.render_options)
+    session.set_request(insert_before_turn(session.request.messages, messages, codec), engine.render_options)
     session.request.has_ephemeral = True
     return tuple(messages)
 
@@ -158,7 +160,7 @@ def _report_injection(check: events.CheckSpan, result: RehydrationResult) -> Non
     )
 
 
-def insert_before_turn(messages: Sequence[Message], injected: Sequence[Message]) -> list[Message]:
+def insert_before_turn(messages: Sequence[Message], injected: Sequence[Message], codec: Codec) -> list[Message]:
     """Return the messages with others before the newest user message, or before the newest unit if there is none.
 
     The position stays the same during a user turn, so the provider's prompt cache stays valid.
@@ -172,4 +174,4 @@ def insert_before_turn(messages: Sequence[Message], injected: Sequence[Message])
         index = min([users[-1], *(unit.first for unit in units if unit.first < users[-1] <= unit.last)])
     else:
         index = max(units, key=lambda unit: unit.last).first if units else len(messages)
-    return [*messages[:index], *injected, *messages[index:]]
+    return add_user_turns([*messages[:index], *injected, *messages[index:]], messages, codec)

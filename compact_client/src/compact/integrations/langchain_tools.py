@@ -11,7 +11,7 @@ from langgraph.prebuilt import InjectedState
 from pydantic import BaseModel, Field
 
 from compact.integrations.recall_call import DESCRIPTION, QUERY_DESCRIPTION, RecallCall
-from compact.rendering.base import OPENING_TEXT
+from compact.rendering.user_turns import OPENING_TEXT
 
 Arguments = tuple[str, str, Sequence[Any]]
 """The session id, the query and the messages of a recall."""

@@ -25,6 +25,7 @@ from pydantic_ai.messages import (
     ModelResponse,
     SystemPromptPart,
     TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
@@ -35,7 +36,7 @@ from compact.integrations.own_items import own_items
 from compact.integrations.recall_call import DESCRIPTION, PARAMETERS, TOOL_NAME, RecallCall
 from compact.manager import CompactManager
 from compact.planning.tool_results.durability import declared_policies
-from compact.rendering.base import OPENING_TEXT
+from compact.rendering.user_turns import OPENING_TEXT
 
 SessionId = str | Callable[[Any], str] | None
 _FIX = "Pass session_id=… to CompactCapability, or conversation_id=… to the run."
@@ -237,6 +238,9 @@ def _response_dict(message: ModelResponse) -> dict[str, Any]:
     text = "".join(part.content for part in message.parts if isinstance(part, TextPart))
     item: dict[str, Any] = {"role": "assistant", "content": text}
     calls = [part for part in message.parts if isinstance(part, ToolCallPart)]
+    if message.parts and isinstance(message.parts[0], ThinkingPart):
+        # Only the place of the thinking counts. The response itself is sent.
+        item["thinking_blocks"] = [{"type": "thinking"}]
     if calls:
         item["tool_calls"] = [
             {

@@ -185,3 +185,11 @@ def is_item(block: Any) -> bool:
     """True for an item of the Responses API."""
     kind = kind_of(block)
     return kind is not None and kind.is_item
+
+
+def leads_with_reasoning(item: Any) -> bool:
+    """True for a message whose content starts with thinking. LiteLLM has the blocks of a chat message beside it."""
+    if not isinstance(item, Mapping):
+        return False
+    blocks = item.get("thinking_blocks") or item.get("content")
+    return isinstance(blocks, list) and bool(blocks) and is_reasoning(blocks[0])

@@ -16,7 +16,6 @@ from compact.summary.renderer import RECALL_PREFIX
 from compact.summary.structured_summary import StructuredSummary
 
 COMPACTION_RENDER_FORMAT_VERSION = "v1.0"
-OPENING_TEXT = "(The conversation so far was compacted; its summary follows.)"
 
 
 class Renderer(Protocol):
@@ -101,17 +100,3 @@ def recall_line(tool_name: str) -> str:
         f"{RECALL_PREFIX}Nothing is lost: call the tool `{tool_name}` with a few words, a name, a path or an id "
         "to read removed messages again."
     )
-
-
-def ensure_user_first(messages: list[Message], codec: Codec) -> list[Message]:
-    """Insert a user message if an Anthropic conversation would start with the assistant, which the API rejects."""
-    if codec.name != "anthropic":
-        return messages
-    for place, message in enumerate(messages):
-        if message.role in ("system", "developer"):
-            continue
-        if message.role == "assistant":
-            opening = codec.user_message(OPENING_TEXT, "opening")
-            return [*messages[:place], opening, *messages[place:]]
-        break
-    return messages

@@ -15,7 +15,8 @@ from compact.planning.plan import (
     ExternalizationRecord,
     SummarizationRecord,
 )
-from compact.rendering.base import clear_output, ensure_user_first, pointer_text, span_text, with_recall_line
+from compact.rendering.base import clear_output, pointer_text, span_text, with_recall_line
+from compact.rendering.user_turns import add_user_turns
 from compact.summary.structured_summary import StructuredSummary
 
 _INSTRUCTIONS = ("system", "developer")
@@ -56,7 +57,7 @@ class InplaceRenderer:
                 rendered.append(clear_output(message, record, codec))
             else:
                 rendered.append(message)
-        return ensure_user_first(rendered, codec)
+        return add_user_turns(rendered, messages, codec)
 
 
 def _message_below_summary(messages: Sequence[Message], plan: CompactionPlan) -> Message | None:

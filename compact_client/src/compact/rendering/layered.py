@@ -15,7 +15,8 @@ from compact.planning.plan import (
     ExternalizationRecord,
     SummarizationRecord,
 )
-from compact.rendering.base import clear_output, ensure_user_first, pointer_text
+from compact.rendering.base import clear_output, pointer_text
+from compact.rendering.user_turns import add_user_turns
 from compact.summary.structured_summary import StructuredSummary
 
 _REMOVED = (CompactionAction.SUMMARIZE, CompactionAction.DROP)
@@ -58,7 +59,7 @@ class LayeredRenderer:
                 lead.append((position, shown))
         lead.sort(key=lambda item: item[0])
         summary = [codec.assistant_message(plan.summary_text, plan.summary_id)] if plan.summary_text else []
-        return ensure_user_first([*(message for _, message in lead), *summary, *rest], codec)
+        return add_user_turns([*(message for _, message in lead), *summary, *rest], messages, codec)
 
 
 class _LeadOrder:
