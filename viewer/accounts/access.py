@@ -200,7 +200,7 @@ def get_session(
     text = str(name)
     projects = [p for p in grant.rights if project_id in {None, p}]
     keys = {session_key(p, text) for p in projects}
-    if (key := _parse_uuid(text)) is not None:
+    if (key := parse_uuid(text)) is not None:
         keys.add(key)
     session = Session.objects.filter(session_key__in=keys, project_id__in=projects).order_by("-last_seq").first()
     if session is None:
@@ -221,7 +221,8 @@ def get_transcript(grant: Grant, key: uuid.UUID, step: int, right: Right = Right
     return transcript
 
 
-def _parse_uuid(text: str) -> uuid.UUID | None:
+def parse_uuid(text: str) -> uuid.UUID | None:
+    """Return the key that a text is, or None if it is none."""
     try:
         return uuid.UUID(text)
     except ValueError:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-
 from django.http import HttpRequest
 
 from ingest.models import Project, Session, Trace, Transcript, session_key, trace_key
@@ -32,7 +30,7 @@ def is_named_in(request: HttpRequest) -> bool:
 def _has_session(projects: list[int], text: str) -> bool:
     keys = {session_key(project, text) for project in projects}
     # The API names a transcript by the key of its session and its step.
-    if (key := _parse_uuid(text.partition(".")[0])) is not None:
+    if (key := access.parse_uuid(text.partition(".")[0])) is not None:
         keys.add(key)
     owned = {"session_key__in": keys, "project_id__in": projects}
     return Session.objects.filter(**owned).exists() or Transcript.objects.filter(**owned).exists()
@@ -43,10 +41,3 @@ def _has_trace(projects: list[int], span: str) -> bool:
     traces = [":".join(parts[:end]) for end in range(1, len(parts))]
     keys = {trace_key(project, trace) for project in projects for trace in traces}
     return bool(keys) and Trace.objects.filter(trace_key__in=keys).exists()
-
-
-def _parse_uuid(text: str) -> uuid.UUID | None:
-    try:
-        return uuid.UUID(text)
-    except ValueError:
-        return None

@@ -22,6 +22,7 @@ from viewer.compactions import queries as compaction_queries
 from viewer.kinds import RETENTION
 from viewer.mcp.reader import HIDDEN, NEEDS_REASON, Reader, ToolError, current_reader
 from viewer.mcp.session_texts import session_index
+from viewer.numbers import format_count
 from viewer.search.queries import Result
 from viewer.search.queries import search as search_projects
 from viewer.sessions import queries
@@ -100,7 +101,8 @@ def explain_compaction(reader: Reader, session: str, n: int, max_tokens: int) ->
 def list_sessions(reader: Reader, max_tokens: int) -> str:
     sessions, _ = sessions_page(reader.grant.projects(Right.SESSIONS), SessionFilter(), limit=_MAX_ROWS)
     lines = [
-        f"{session.session_id} ({_plural(session.compaction_count, 'compaction')}, last event {_iso(session.last_at)})"
+        f"{session.session_id} ({format_count(session.compaction_count, 'compaction')},"
+        f" last event {_iso(session.last_at)})"
         for session in sessions
     ]
     return _fit(lines or ["There are no sessions in your projects."], max_tokens)
@@ -193,10 +195,6 @@ def _heading(session: Session) -> str:
 
 def _iso(at: Any) -> str:
     return at.isoformat(timespec="seconds").replace("+00:00", "Z") if at else "unknown"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 @lru_cache(maxsize=1)

@@ -12,6 +12,7 @@ from compact.engine.compaction.prompt import Prompt
 from compact.engine.compaction.summary_update import PromptSummary
 from compact.engine.session import Candidate, Session
 from compact.engine.truncation import Truncation
+from compact.events.phrases import format_count
 from compact.messages import Message
 from compact.planning.plan import ClearRecord, CompactionRecord, DropRecord, ExternalizationRecord, SummarizationRecord
 
@@ -93,13 +94,9 @@ def warn_of_evicted_results(check: events.CheckSpan, message_ids: Sequence[str])
     """Warn that non-replayable tool results left the prompt."""
     if not message_ids:
         return
-    text = f"{_plural(len(message_ids), 'non-replayable tool result')} did not fit the budget and left the prompt"
+    text = f"{format_count(len(message_ids), 'non-replayable tool result')} did not fit the budget and left the prompt"
     details = events.MessageDetails(message_ids=list(message_ids))
     check.emit(events.WarningEvent(severity="high", code="irreplaceable_compacted", message=text, details=details))
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _report_truncations(

@@ -7,6 +7,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Protocol
 
+from compact.events.phrases import format_count
+
 # Everything up to the next bracket or comma outside of strings. A match always succeeds, because a string that is not
 # closed ends with the text. A text full of quotes is therefore read only once.
 _JSON_STEP = re.compile(r'(?:[^"\[\]{},]++|"[^"\\]*+(?:\\.?[^"\\]*+)*+(?:"|\Z))*+([\[\]{},]|\Z)', re.DOTALL)
@@ -46,7 +48,7 @@ class LineCuts:
 
     def marker(self, text: str, start: int, end: int) -> str:
         lines = self._content.count("\n", start, end) + (end == len(self._content))
-        return f"{text} ({_plural(lines, 'line')})\n"
+        return f"{text} ({format_count(lines, 'line')})\n"
 
 
 class JsonCuts:
@@ -71,7 +73,7 @@ class JsonCuts:
     def marker(self, text: str, start: int, end: int) -> str:
         missing = self._starts[bisect_left(self._starts, start) : bisect_right(self._ends, end)]
         records = sum(self._content[self._skip_space(position)] in "[{" for position in missing)
-        return f" {text} ({_plural(records, 'record') if records else _plural(len(missing), 'value')}) "
+        return f" {text} ({format_count(records, 'record') if records else format_count(len(missing), 'value')}) "
 
     def _skip_space(self, position: int) -> int:
         match = _NOT_SPACE.search(self._content, position)
@@ -119,7 +121,3 @@ def _member_spans(content: str, max_chars: int) -> list[tuple[int, int]]:
                 add(first, position + 1)
     is_json = sum(end - start for start, end in spans) >= _MIN_COVERAGE * len(content)
     return spans if is_json else []
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
