@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 from compact.adapters.artifact_stores import MemoryArtifactStore
-from providers.odd_histories import (
-    WORDS,
-    AnthropicHistory,
-    grow,
-    small_manager,
-    text,
-)
+from providers.odd_histories import WORDS, AnthropicHistory, Item, check_chat, grow, small_manager, text
 
 RENDERERS = ("layered", "inplace", "bridge")
 
@@ -76,3 +70,23 @@ def test_rehydrated_content_is_not_the_first_message() -> None:
     assert "[Rehydrated Content" in text(prompt)
     history.check(prompt, thinks=False)
     assert prompt == manager.rerender("s", 2)
+
+
+def test_parallel_calls_in_two_messages() -> None:
+    """Each output follows its call, although the host sends both calls first."""
+
+    def call(name: str) -> Item:
+        function = {"name": "f", "arguments": "{}"}
+        return {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": name, "type": "function", "function": function}],
+        }
+
+    def output(name: str) -> Item:
+        return {"role": "tool", "tool_call_id": name, "content": "ok"}
+
+    items = [{"role": "user", "content": "Go"}, call("c1"), call("c2"), output("c1"), output("c2")]
+    for sizes in ([5], [1, 5]):
+        prompt = grow(small_manager(), items, check_chat, calls_at=sizes)
+        assert prompt == [items[0], items[1], items[3], items[2], items[4]]

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compact.messages import Message
+from compact.messages.api_rules import ApiRules
 from compact.messages.codecs.base import Codec
 from compact.messages.codecs.native import NativeCodec
 
@@ -35,7 +36,7 @@ class NormalizedMessages:
 def normalize(messages: Sequence[Message], codec: Codec, *, protected_flag: str = "protected") -> NormalizedMessages:
     """Pair calls and outputs. Messages that need no repair are returned as the same objects."""
     kept, removed = _remove_orphans(messages, codec, protected_flag)
-    kept, moved = (kept, ()) if codec.name == "responses" else _move_outputs(kept)
+    kept, moved = _move_outputs(kept, codec.rules)
     missing = _missing_outputs(kept, codec)
     if not missing:
         return NormalizedMessages(kept, (), removed, moved)
@@ -53,9 +54,9 @@ def remove_orphan_outputs(messages: Sequence[Message], codec: Codec = _NATIVE) -
     return _remove_orphans(messages, codec, "protected")[0]
 
 
-def _move_outputs(messages: list[Message]) -> tuple[list[Message], tuple[str, ...]]:
+def _move_outputs(messages: list[Message], rules: ApiRules) -> tuple[list[Message], tuple[str, ...]]:
     """Put each output directly after the response with its calls. Return the ids of the outputs that moved."""
-    late = _late_outputs(messages)
+    late = _late_outputs(messages, rules) if rules.outputs_follow_calls else {}
     if not late:
         return messages, ()
     moved = {index for indices in late.values() for index in indices}
@@ -74,8 +75,8 @@ def _move_outputs(messages: list[Message]) -> tuple[list[Message], tuple[str, ..
     return ordered, tuple(messages[index].id or "" for index in sorted(moved))
 
 
-def _late_outputs(messages: Sequence[Message]) -> dict[int, list[int]]:
-    """Return the outputs with another message between them and their calls, by the index of the calls' message."""
+def _late_outputs(messages: Sequence[Message], rules: ApiRules) -> dict[int, list[int]]:
+    """Return the outputs with another turn between them and their calls, by the index of the calls' message."""
     owners: dict[str, int] = {}
     late: dict[int, list[int]] = {}
     last_other = -1
@@ -85,7 +86,8 @@ def _late_outputs(messages: Sequence[Message]) -> dict[int, list[int]]:
             if len(calls) == 1 and last_other > min(calls):
                 late.setdefault(min(calls), []).append(index)
             continue
-        last_other = index
+        if not (rules.merges_roles and message.role == "assistant"):
+            last_other = index
         owners.update((call.id, index) for call in message.tool_calls if call.needs_output)
     return late
 
@@ -139,7 +141,7 @@ def _insert_outputs(
     messages: Sequence[Message], missing: Mapping[int, Sequence[Message]], codec: Codec
 ) -> list[Message]:
     """Insert outputs after the response that contains their calls."""
-    has_items_per_call = codec.name == "responses"
+    has_items_per_call = not codec.rules.outputs_follow_calls
     repaired: list[Message] = []
     pending: list[Message] = []
     for index, message in enumerate(messages):

@@ -31,7 +31,7 @@ def add_user_turns(prompt: Sequence[Message], original: Sequence[Message], codec
         if message.role in _INSTRUCTIONS:
             messages.append(message)
             continue
-        if last is None and message.role == "assistant" and codec.name == "anthropic":
+        if last is None and message.role == "assistant" and codec.rules.starts_with_user:
             messages.append(codec.user_message(OPENING_TEXT, "opening"))
         elif last is not None and _breaks_turn(last, message) and (last.id, message.id) not in successors:
             messages.append(codec.user_message(TURN_TEXT, f"turn-{message.id}"))

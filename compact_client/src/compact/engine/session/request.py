@@ -9,6 +9,7 @@ from typing import Any
 
 from compact.engine.session.continuation import is_instruction
 from compact.messages import Message
+from compact.messages.api_rules import ApiRules
 from compact.messages.codecs import LANGCHAIN
 from compact.messages.codecs.base import Codec
 from compact.messages.codecs.langchain import to_langchain
@@ -83,13 +84,13 @@ class Request:
         """Tokens of all messages."""
         return sum(self.sums.values())
 
-    def add(self, message: Message, tokens: int, origin: int | None, *, protected_flag: str) -> None:
+    def add(self, message: Message, tokens: int, origin: int | None, *, protected_flag: str, rules: ApiRules) -> None:
         """Append a message."""
         self.messages.append(message)
         self.counts.append(tokens)
         self.origins.append(origin)
         self.sums[breakdown_part(message, protected_flag=protected_flag)] += tokens
-        if self.open_calls and not message.answers and message.role != "assistant":
+        if self.open_calls and not message.answers and not _may_follow_calls(message, rules):
             self.is_normal = False
         for call_id in message.answers:
             waiting = self.open_calls.get(call_id, 0)
@@ -118,7 +119,9 @@ class Request:
         return Breakdown(**sums)
 
     @classmethod
-    def of(cls, messages: Sequence[Message], counts: Sequence[int], host: ListSnapshot, flag: str) -> Request:
+    def of(
+        cls, messages: Sequence[Message], counts: Sequence[int], host: ListSnapshot, flag: str, rules: ApiRules
+    ) -> Request:
         """Return the request of normalized messages. `flag` is the key that marks a message as protected."""
         indices = {message_id: index for index, message_id in enumerate(host.ids)}
         request = cls()
@@ -126,7 +129,7 @@ class Request:
             origin = indices.get(message.id or "")
             if origin is not None and not _is_same(source_item(message), host.items[origin]):
                 origin = None
-            request.add(message, tokens, origin, protected_flag=flag)
+            request.add(message, tokens, origin, protected_flag=flag, rules=rules)
         # The messages are paired now. A call that is still open is one that the provider itself answers.
         request.is_normal, request.open_calls = True, {}
         request.is_host_list = request.origins == list(range(len(host.items)))
@@ -253,6 +256,11 @@ def without_meta(item: Any) -> Any:
 def has_meta(item: Any) -> bool:
     """True if a provider's item has the key that only this library understands."""
     return isinstance(item, dict) and "meta" in item
+
+
+def _may_follow_calls(message: Message, rules: ApiRules) -> bool:
+    """True if a message may stand between calls and their outputs, as part of the same response."""
+    return message.role == "assistant" and (rules.merges_roles or not rules.outputs_follow_calls)
 
 
 def _is_same(item: Any, host_item: Any) -> bool:

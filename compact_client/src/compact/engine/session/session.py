@@ -379,12 +379,13 @@ class Session:
         request = self.request
         if request.has_ephemeral:
             return False
+        assert self.codec is not None
         index = len(self.host_list.items) - len(new)
         forms = self.forms.apply(new)
         for message, form, tokens in zip(new, forms, self.count_messages(forms, options), strict=True):
             is_truncated = form is not message
             origin = None if is_truncated else index
-            request.add(form, tokens, origin, protected_flag=options.protected_flag)
+            request.add(form, tokens, origin, protected_flag=options.protected_flag, rules=self.codec.rules)
             if is_truncated and request.is_host_list:
                 request.is_host_list = False
                 self.returned_list = ListSnapshot()
@@ -437,7 +438,9 @@ class Session:
         self.returned_list = request.returned_list(self.host_list)
 
     def _request_of(self, messages: Sequence[Message], options: RenderOptions) -> Request:
-        return Request.of(messages, self.count_messages(messages, options), self.host_list, options.protected_flag)
+        assert self.codec is not None
+        counts = self.count_messages(messages, options)
+        return Request.of(messages, counts, self.host_list, options.protected_flag, self.codec.rules)
 
     def count_messages(self, messages: Sequence[Message], options: RenderOptions) -> list[int]:
         """Return the tokens of each message in the prompt. Logged messages are counted once."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
+from compact.messages.api_rules import ANTHROPIC_RULES
 from compact.messages.block_kinds import Format, kind_of
 from compact.messages.codecs.base import (
     ChangeOutput,
@@ -34,6 +35,7 @@ _REDACTED_CHARS_PER_TOKEN = 6
 
 class AnthropicCodec(DictCodec):
     name = "anthropic"
+    rules = ANTHROPIC_RULES
 
     def recognizes(self, item: Mapping[str, Any]) -> bool:
         """True if the item has a block that only Anthropic's format has."""

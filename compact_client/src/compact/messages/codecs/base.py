@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, ToolCall, text_of
+from compact.messages.api_rules import CHAT_RULES, ApiRules
 from compact.messages.media import text_in_document
 
 ChangeOutput = Callable[[str, str], str]
@@ -20,6 +21,7 @@ class Codec(Protocol):
     """Reads and writes one message format."""
 
     name: str
+    rules: ApiRules
 
     def decode(self, item: Any, index: int) -> Message:
         """Read one item. Raise `MalformedMessage` if no provider would accept it."""
@@ -56,6 +58,8 @@ class Codec(Protocol):
 
 class DictCodec:
     """Defaults for formats in which a message is a dict with a role and at most one tool output."""
+
+    rules = CHAT_RULES
 
     def assistant_message(self, text: str, message_id: str) -> Message:
         return Message("assistant", text, id=message_id, source={"role": "assistant", "content": text})

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from compact.messages import Message, ToolCall
+from compact.messages.api_rules import CHAT_RULES
 from compact.messages.codecs.base import ChangeOutput
 from compact.messages.codecs.chat import ChatCodec
 
@@ -19,6 +20,7 @@ _CHAT = ChatCodec()
 
 class NativeCodec:
     name = "native"
+    rules = CHAT_RULES
 
     def decode(self, item: Any, index: int) -> Message:
         return item if isinstance(item, Message) else _CHAT.decode(item, index)

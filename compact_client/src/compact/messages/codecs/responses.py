@@ -13,6 +13,7 @@ from typing import Any
 
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
+from compact.messages.api_rules import RESPONSES_RULES
 from compact.messages.block_kinds import BLOCK_KINDS, Content, is_item
 from compact.messages.codecs.base import (
     ChangeOutput,
@@ -33,6 +34,7 @@ _SEALED_CHARS_PER_TOKEN = 6
 
 class ResponsesCodec(DictCodec):
     name = "responses"
+    rules = RESPONSES_RULES
 
     def recognizes(self, item: Mapping[str, Any]) -> bool:
         """True if the item has a type or a content part that only the Responses format has."""

@@ -1,0 +1,23 @@
+"""The table of rules about the order of messages, one row per API. `block_kinds` has the rules of single blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRules:
+    """The order of messages that an API accepts."""
+
+    starts_with_user: bool = False
+    """True if the first message that is no instruction must be the user's."""
+    merges_roles: bool = False
+    """True if messages of one role that follow each other are one turn."""
+    outputs_follow_calls: bool = True
+    """True if no other turn may stand between a call and its output."""
+
+
+ANTHROPIC_RULES: Final = ApiRules(starts_with_user=True, merges_roles=True)
+CHAT_RULES: Final = ApiRules()
+RESPONSES_RULES: Final = ApiRules(outputs_follow_calls=False)
