@@ -16,7 +16,7 @@ from typing import Any
 
 from compact import events
 from compact.events import Event
-from compact.events.reading import event_of, line
+from compact.events.reading import event_of
 
 from ingest.decoding.span_stats import stats_of
 from viewer.visibility.shapes import Shape, fields, identifier, list_of, number, sentence, word
@@ -111,7 +111,7 @@ def _describe_generation(data: Data) -> str:
 def _describe_event(name: str, data: Data) -> str:
     """Return the sentence of a compaction event, which the library defines."""
     event = event_of(name, data)
-    return describe_any(data) if event is None else line(event)
+    return describe_any(data) if event is None else event.line()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from compact.events import (
     TokenEstimateEvent,
     TriggerDecisionEvent,
 )
-from compact.events.reading import CheckResult, Outcome, event_of, removed_count
+from compact.events.reading import CheckResult, Outcome, event_of
 
 from ingest.decoding.facts import LOSSY_SHARE, FactCount, count_facts, count_facts_by_kind, weighted_share
 from ingest.decoding.span_stats import stats_of
@@ -273,7 +273,7 @@ class Check:
     def pruned_count(self) -> int:
         """The messages that left the prompt. The ledger has the same number, if the client sent one."""
         pruned = self.event(PrunedMessagesEvent)
-        if pruned is not None and (count := removed_count(pruned)):
+        if pruned is not None and (count := pruned.removed_count):
             return count
         decision, overflow = self.event(TriggerDecisionEvent), self.event(OverflowRecoveredEvent)
         return (decision and decision.pruned_count) or (overflow and overflow.removed_count) or 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from compact.events import CATALOG, Event
-from compact.events.reading import CheckResult, Report, deciding_kind, event_of, line, read, report_of, upgrade
+from compact.events.reading import CheckResult, Report, deciding_kind, event_of, read, report_of, upgrade
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,7 +30,7 @@ VALUES = st.recursive(
 def test_the_decision_of_document_000_gets_todays_names() -> None:
     decision: Any = event_of("compact.trigger_decision", DOCUMENT_000)
     assert (decision.max_tokens, decision.triggered, decision.policy["hard_cap_buffer"]) == (128_000, True, 1500)
-    assert line(decision) == "Compact: 112,345 of 128,000 tokens (87.8%)"
+    assert decision.line() == "Compact: 112,345 of 128,000 tokens (87.8%)"
     # The data itself is stored as it was sent.
     assert "triggered" not in DOCUMENT_000
 
@@ -44,7 +44,7 @@ def test_an_upgrade_changes_nothing_the_second_time(event_class: type[Event]) ->
 @given(event_class=st.sampled_from(CATALOG), data=st.data())
 def test_any_properties_are_read(event_class: type[Event], data: st.DataObject) -> None:
     properties = {name: data.draw(VALUES) for name in event_class.public_fields()}
-    assert isinstance(line(read(event_class, upgrade(event_class.name, properties))), str)
+    assert isinstance(read(event_class, upgrade(event_class.name, properties)).line(), str)
     assert isinstance(report_of(event_class.name, properties), Report)
 
 

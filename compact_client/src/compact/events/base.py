@@ -41,6 +41,14 @@ class Event:
         paragraph = (inspect.getdoc(cls) or "").partition("\n\n")[0]
         return " ".join(paragraph.split())
 
+    def line(self) -> str:
+        """Return the sentence of the event, without a final period. It is empty if nothing in it is known.
+
+        The console, the tail, the inspector and MCP show it. It tolerates properties that the sender left out or may
+        not show, because events come from any version of any client.
+        """
+        raise NotImplementedError
+
     @classmethod
     def public_fields(cls) -> tuple[str, ...]:
         """Return the names of the properties, in wire order."""

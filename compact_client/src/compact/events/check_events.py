@@ -7,6 +7,17 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypedDict
 
 from compact.events.base import FREE_TEXT, OPTIONAL, SENTENCE, Event
+from compact.events.phrases import format_count, format_reduction, format_usage, join_parts
+
+__all__ = [
+    "CheckEvent",
+    "CheckTrigger",
+    "KeptCounts",
+    "PolicyExcerpt",
+    "QualityEvent",
+    "TokenEstimateEvent",
+    "TriggerDecisionEvent",
+]
 
 CheckTrigger = Literal["preflight", "manual", "overflow", "outcome", "auto"]
 
@@ -46,6 +57,13 @@ class CheckEvent(Event):
     tokens_after: int | None = field(default=None, metadata=OPTIONAL)
     step: int | None = field(default=None, metadata=OPTIONAL)
 
+    def line(self) -> str:
+        if self.tokens_before is None:
+            return self.model or ""
+        if self.triggered is not False and self.tokens_after is not None:
+            return format_reduction(self.tokens_before, self.tokens_after)
+        return format_usage(self.tokens_before, self.max_tokens or 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEstimateEvent(Event):
@@ -61,6 +79,9 @@ class TokenEstimateEvent(Event):
     estimator: str
     source: Literal["estimate", "provider"]
     breakdown: Mapping[str, int]
+
+    def line(self) -> str:
+        return "" if self.t_est is None else format_usage(self.t_est, self.max_tokens or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +104,17 @@ class TriggerDecisionEvent(Event):
     kept: KeptCounts | None = field(default=None, metadata=OPTIONAL)
     pruned_count: int | None = field(default=None, metadata=OPTIONAL)
 
+    def line(self) -> str:
+        verdict = "Compact" if self.triggered else "No compaction"
+        used = "" if self.t_est is None else format_usage(self.t_est, self.max_tokens or 0)
+        if used and self.trigger_tokens:
+            margin = self.trigger_tokens - self.t_est
+            # Other rules than the trigger decide against the margin. Their reason says why.
+            if bool(self.triggered) == (margin <= 0):
+                side = "above" if self.triggered else "below"
+                return f"{verdict}: {used}, {abs(margin):,} {side} the trigger of {self.trigger_tokens:,}"
+        return join_parts(verdict, self.reason or used)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityEvent(Event):
@@ -94,3 +126,8 @@ class QualityEvent(Event):
     agent_asked_for_context: bool
     rehydration_requests: int
     task_completion_success: bool | None
+
+    def line(self) -> str:
+        requests = format_count(self.rehydration_requests or 0, "rehydration request")
+        asked = ", the agent asked for lost context" if self.agent_asked_for_context else ""
+        return f"{format_count(self.turns_since_compaction or 0, 'turn')} after the compaction: {requests}{asked}"

@@ -7,10 +7,49 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, TypedDict
 
 from compact.events.base import FREE_TEXT, OPTIONAL, PRIVATE, PRIVATE_TEXT, SENTENCE, Event
+from compact.events.phrases import (
+    describe_removal,
+    detail,
+    format_count,
+    format_number,
+    format_reduction,
+    is_count,
+    join_parts,
+)
 from compact.messages.span import SpanReference
+
+__all__ = [
+    "REMAINING_FATES",
+    "ArchivalEvent",
+    "ArchivalState",
+    "ArtifactDetails",
+    "BreakerOpenEvent",
+    "CheckStartedEvent",
+    "ClearedEvent",
+    "CompletedDetails",
+    "CompletedEvent",
+    "DroppedEvent",
+    "Evidence",
+    "ExternalizedEvent",
+    "LayerCounts",
+    "OverflowRecoveredEvent",
+    "PolicyAppliedEvent",
+    "PromptEntry",
+    "ProposalGeneratedEvent",
+    "ProviderCompactionEvent",
+    "PrunedMessagesEvent",
+    "ReasonDetails",
+    "RecordEvent",
+    "SpanProperties",
+    "SummarizedEvent",
+    "TruncatedEvent",
+    "span_properties",
+]
 
 ArchivalState = Literal["queued", "stored", "failed"]
 Evidence = Literal["possible", "inferred", "exact", "reported"]
+REMAINING_FATES = frozenset({"pinned", "kept", "truncated"})
+"""Fates of messages that are still in the prompt. The others are summarized, cleared, externalized and dropped."""
 _RECEIPT_KEYS = ("state", "step", "path", "key", "id", "sha256", "error")
 
 
@@ -68,6 +107,10 @@ class CheckStartedEvent(Event):
     tokens_before: int
     budget_limit: int | None
 
+    def line(self) -> str:
+        budget = "" if self.budget_limit is None else f", the budget is {self.budget_limit:,}"
+        return f"A compaction of {format_number(self.tokens_before)} tokens started{budget}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyAppliedEvent(Event):
@@ -81,6 +124,12 @@ class PolicyAppliedEvent(Event):
     target_tokens: int
     headroom_calls: int
     growth_tokens: float
+
+    def line(self) -> str:
+        limits = (
+            f"Target {format_number(self.target_tokens)} tokens, summary up to {format_number(self.summary_tokens)}"
+        )
+        return f"{limits}, reduced: {', '.join(map(str, self.reductions))}" if self.reductions else limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +170,12 @@ class ArchivalEvent(Event):
             answer["S3_key"] = answer["key"]
         return replace(self, **answer)
 
+    def line(self) -> str:
+        state = self.state or "stored"
+        preposition = "in" if state == "stored" else "for"
+        adapter = f" {preposition} {self.storage_adapter}" if self.storage_adapter else ""
+        return join_parts(f"Transcript {state}{adapter}", self.error or self.path or self.key)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalGeneratedEvent(Event):
@@ -133,6 +188,12 @@ class ProposalGeneratedEvent(Event):
     tokens_freed: int
     details: ReasonDetails
 
+    def line(self) -> str:
+        return join_parts(
+            f"{self.strategy or 'A strategy'} would free {format_number(self.tokens_freed)} tokens",
+            detail(self.details, "reason"),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordEvent(Event):
@@ -142,6 +203,11 @@ class RecordEvent(Event):
     span: SpanProperties
     tokens_freed: int
     details: ArtifactDetails
+
+    def line(self) -> str:
+        count = detail(self.span, "message_count")
+        messages = f" from {format_count(count, 'message')}" if is_count(count) else ""
+        return f"{format_number(self.tokens_freed)} tokens freed{messages}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +251,9 @@ class TruncatedEvent(Event):
     reason: str
     artifact_id: str | None = field(default=None, metadata=OPTIONAL)
 
+    def line(self) -> str:
+        return join_parts(format_reduction(self.tokens_before, self.tokens_after), self.reason)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunedMessagesEvent(Event):
@@ -205,6 +274,17 @@ class PrunedMessagesEvent(Event):
     evidence: Evidence | None = field(default=None, metadata=OPTIONAL)
     ledger: Sequence[Mapping[str, Any]] = field(metadata=PRIVATE)
     after: Sequence[PromptEntry] = field(metadata=PRIVATE)
+
+    @property
+    def removed_count(self) -> int:
+        """The messages that left the prompt, by the fates of the ledger. Older clients sent only a count."""
+        if self.fates:
+            return sum(count for fate, count in self.fates.items() if fate not in REMAINING_FATES and is_count(count))
+        return self.pruned_count or 0
+
+    def line(self) -> str:
+        removed = format_count(self.removed_count, "message")
+        return f"{removed} removed, {format_reduction(self.tokens_before, self.tokens_after)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +313,9 @@ class ProviderCompactionEvent(Event):
     after: Sequence[Mapping[str, Any]] = field(default=(), metadata=PRIVATE)
     lost: Sequence[Mapping[str, Any]] = field(default=(), metadata=PRIVATE_TEXT)
 
+    def line(self) -> str:
+        return join_parts(f"{self.provider or 'The provider'} applied {self.kind or 'a compaction'}", self.note)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletedEvent(Event):
@@ -247,6 +330,12 @@ class CompletedEvent(Event):
     strategy: str
     details: CompletedDetails
 
+    def line(self) -> str:
+        if detail(self.details, "changed") is False:
+            return f"Unchanged at {format_number(self.tokens_before)} tokens"
+        freed = "" if self.tokens_freed is None else f", {self.tokens_freed:,} freed"
+        return f"{format_reduction(self.tokens_before, self.tokens_after)}{freed}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerOpenEvent(Event):
@@ -257,6 +346,9 @@ class BreakerOpenEvent(Event):
     tokens_before: int
     budget_limit: int | None
     details: ReasonDetails
+
+    def line(self) -> str:
+        return join_parts("Skipped", detail(self.details, "reason"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +365,10 @@ class OverflowRecoveredEvent(Event):
     requested_tokens: int | None
     window_tokens: int | None
     removed: Sequence[str] = field(metadata=PRIVATE)
+
+    def line(self) -> str:
+        removal = describe_removal(self.removed_count or 0)
+        return f"{removal[0].upper()}{removal[1:]}, {format_reduction(self.tokens_before, self.tokens_after)}"
 
 
 def span_properties(span: SpanReference) -> SpanProperties:

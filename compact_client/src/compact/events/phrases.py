@@ -1,8 +1,10 @@
-"""Numbers in sentences. `static/js/format.js` writes shares and counts in the same way."""
+"""Phrases in the sentences of events. `static/js/format.js` writes shares and counts in the same way."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 
 def format_count(number: int, noun: str) -> str:
@@ -49,6 +51,21 @@ def format_reduction(before: int | None, after: int | None) -> str:
 def format_number(number: int | None) -> str:
     """12,345, or a question mark if it was not reported."""
     return "?" if number is None else f"{number:,}"
+
+
+def join_parts(start: str | None, end: Any) -> str:
+    """Start: end. Either may be missing."""
+    return ": ".join(str(part) for part in (start, end) if part)
+
+
+def detail(details: Any, name: str) -> Any:
+    """Return one of the details of an event, which any client may have sent in any form."""
+    return details.get(name) if isinstance(details, Mapping) else None
+
+
+def is_count(value: Any) -> bool:
+    """True for an integer."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def describe_removal(messages: int) -> str:

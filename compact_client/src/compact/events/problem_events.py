@@ -7,6 +7,17 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypedDict
 
 from compact.events.base import FREE_TEXT, OPTIONAL, Event
+from compact.events.phrases import format_number, join_parts
+
+__all__ = [
+    "ErrorEvent",
+    "MessageDetails",
+    "NormalizationDetails",
+    "OverBudgetEvent",
+    "Severity",
+    "WarningCode",
+    "WarningEvent",
+]
 
 Severity = Literal["low", "medium", "high"]
 WarningCode = Literal[
@@ -76,6 +87,10 @@ class ErrorEvent(Event):
             summarizer=summarizer,
         )
 
+    def line(self) -> str:
+        text = join_parts(self.error_type, self.message)
+        return f"{text or 'Error'} (fallback: {self.fallback})" if self.fallback else text
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverBudgetEvent(Event):
@@ -90,6 +105,10 @@ class OverBudgetEvent(Event):
     excess_tokens: int
     reason: str
 
+    def line(self) -> str:
+        excess = f"{format_number(self.excess_tokens)} over the budget of {format_number(self.budget_tokens)}"
+        return join_parts(f"{format_number(self.tokens)} tokens, {excess}", self.reason)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarningEvent(Event):
@@ -102,3 +121,6 @@ class WarningEvent(Event):
     message: str = field(metadata=FREE_TEXT)
     details: MessageDetails | NormalizationDetails | None = field(default=None, metadata=OPTIONAL)
     count: int | None = field(default=None, metadata=OPTIONAL)
+
+    def line(self) -> str:
+        return join_parts(self.code, self.message)

@@ -1,6 +1,6 @@
 """Read events that any version of this library sent, or another client that uses the same names.
 
-`upgrade` gives older properties today's names, `read` returns an event with typed fields, `line` is its sentence, and
+`upgrade` gives older properties today's names, `read` returns an event with typed fields, and
 `CheckResult` says what became of a check. All code that shows or counts events uses these, so that an event means the
 same in the console, in the list of sessions and on each page.
 """
@@ -18,8 +18,7 @@ from compact.events.base import Event
 from compact.events.catalog import event_named
 from compact.events.check_events import QualityEvent, TokenEstimateEvent, TriggerDecisionEvent
 from compact.events.check_result import REPORTING_KINDS, CheckResult, Outcome, Report, deciding_kind, report_of
-from compact.events.compaction_events import ArchivalEvent, PrunedMessagesEvent
-from compact.events.sentences import REMAINING_FATES, line, removed_count
+from compact.events.compaction_events import REMAINING_FATES, ArchivalEvent, PrunedMessagesEvent
 from compact.events.summary_events import RetentionEvent
 
 __all__ = [
@@ -33,9 +32,7 @@ __all__ = [
     "event_of",
     "found_count",
     "kept_count",
-    "line",
     "read",
-    "removed_count",
     "report_of",
     "upgrade",
 ]

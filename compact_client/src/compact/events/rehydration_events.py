@@ -6,6 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar, TypedDict
 
 from compact.events.base import Event
+from compact.events.phrases import detail, format_number, join_parts
+
+__all__ = [
+    "BlockedDetails",
+    "RehydratedDetails",
+    "RehydratedEvent",
+    "RehydrationBlockedEvent",
+]
 
 
 class RehydratedDetails(TypedDict):
@@ -33,6 +41,10 @@ class RehydratedEvent(Event):
     details: RehydratedDetails
     tokens: int
 
+    def line(self) -> str:
+        suffix = " (truncated)" if detail(self.details, "truncated") is True else ""
+        return f"{detail(self.details, 'artifact_id') or 'Content'}: {format_number(self.tokens)} tokens{suffix}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehydrationBlockedEvent(Event):
@@ -42,3 +54,6 @@ class RehydrationBlockedEvent(Event):
 
     strategy: str
     details: BlockedDetails
+
+    def line(self) -> str:
+        return join_parts(str(detail(self.details, "artifact_id") or "Content"), detail(self.details, "reason"))

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from compact.events.base import PRIVATE_TEXT, Event
+from compact.events.phrases import format_count, format_facts, format_number, format_percent, join_parts
 from compact.messages.redacted_types import RedactedText, RedactedTree
+
+__all__ = [
+    "RetentionEvent",
+    "SummaryCreatedEvent",
+    "SummaryDiscardedEvent",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +39,12 @@ class RetentionEvent(Event):
     lost: Sequence[RedactedTree] = field(metadata=PRIVATE_TEXT)
     restored: Sequence[RedactedTree] = field(metadata=PRIVATE_TEXT)
 
+    def line(self) -> str:
+        if self.facts_total is not None and self.facts_kept is not None:
+            return format_facts(self.facts_total, self.facts_kept)
+        share = self.weighted_retention
+        return "" if share is None else f"Weighted retention {format_percent(share)}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryCreatedEvent(Event):
@@ -52,6 +65,12 @@ class SummaryCreatedEvent(Event):
     summary: RedactedText | None = field(metadata=PRIVATE_TEXT)
     structured: RedactedTree | None = field(metadata=PRIVATE_TEXT)
 
+    def line(self) -> str:
+        messages = format_count(self.input_messages or 0, "message")
+        # The ledger counts the previous summary as one more message.
+        previous = " and the previous summary" if (self.version or 0) > 1 else ""
+        return f"{messages}{previous} summarized in {format_number(self.summary_tokens)} tokens"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryDiscardedEvent(Event):
@@ -67,3 +86,6 @@ class SummaryDiscardedEvent(Event):
     latency_ms: float
     summarizer: str
     model: str | None
+
+    def line(self) -> str:
+        return join_parts(f"A summary of {format_count(self.summary_tokens or 0, 'token')} was not used", self.reason)

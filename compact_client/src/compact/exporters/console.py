@@ -18,7 +18,7 @@ from compact.events import (
     SummaryCreatedEvent,
     WarningEvent,
 )
-from compact.events.reading import event_of, line
+from compact.events.reading import event_of
 from compact.redaction import default_redactor
 
 Style = Literal["error", "warning", "triggered", "done", "dim"]
@@ -70,7 +70,7 @@ def _describe(event: Mapping[str, Any]) -> str:
     properties = event.get("properties") or {}
     known = event_of(str(event.get("event", "")), properties)
     if known is not None:
-        return line(known)
+        return known.line()
     return ", ".join(f"{name} {value}" for name, value in properties.items() if isinstance(value, str | int | float))
 
 
