@@ -37,6 +37,15 @@ def test_searches_do_not_influence_each_other():
     assert search(used, "value V-49 table_7") == search(fresh, "value V-49 table_7")
 
 
+def test_texts_with_the_same_hash_are_both_found(monkeypatch):
+    """Only equal texts share a section."""
+    monkeypatch.setattr(recall_index, "hash", lambda _: 7, raising=False)
+    index = PassageIndex()
+    texts = ("The port is 4317.", "The region is Oslo.", "The port is 4317.")
+    index.add([Source(f"m{number}", "user", text) for number, text in enumerate(texts)])
+    assert (search(index, "port"), search(index, "region")) == (["m2"], ["m1"])
+
+
 def test_threads_can_add_and_search_at_the_same_time():
     index = PassageIndex()
 

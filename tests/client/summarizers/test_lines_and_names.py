@@ -6,23 +6,11 @@ import json
 
 import pytest
 from compact.messages import Message, ToolCall
-from compact.reading.blocks import Block
 from compact.reading.entities import find_entities
 from compact.summarizers import ExtractiveSummarizer
 from compact.summarizers.extraction.argument_names import argument_names
-from compact.summarizers.extraction.entity_names import name_candidates
-from compact.summarizers.extraction.span_index import SpanIndex
-from compact.summary.entries import Entity
 
 from tests.summary_session import Session
-
-
-def test_the_parts_of_a_dotted_name_are_not_listed_again():
-    """`path.joinAll` already contains `joinAll`."""
-    index = SpanIndex()
-    index.add([Block(("path.joinAll(parts)",), "output", (), 0)])
-    dotted, part = index.keys.index("path.joinall"), index.keys.index("joinall")
-    assert index.with_parts(dotted) == (dotted, part)
 
 
 def test_a_path_in_the_output_of_grep_is_one_entity():
@@ -121,37 +109,10 @@ def test_words_that_only_look_like_names_are_not_listed():
     assert not [name for name in names if name.isdigit() or name.startswith("text ")]
 
 
-def test_the_value_of_an_id_argument_is_an_identifier():
-    """An id of only letters looks like a word, but its argument says what it is."""
-    index = SpanIndex()
-    index.add([Block(("cancel(reservation_id=AQLBTL, reason=weather)",), "call", (), 0)])
-    types = dict(zip(index.keys, (usage.type for usage in index.usages), strict=True))
-    assert (types["aqlbtl"], types["weather"]) == ("id", "option")
-
-
 def test_the_period_of_a_sentence_is_not_part_of_a_quoted_name():
     """American English puts the period inside the quotation marks."""
     assert find_entities('Your reservation ID is "OBUT9V."') == (("obut9v", "code"), ("obut9v", "quoted"))
     assert ("the request timed out.", "quoted") in find_entities('It prints "The request timed out."')
-
-
-@pytest.mark.parametrize(
-    ("line", "labels"),
-    [
-        ("Economy ($112), Business ($438)", {"$112": "amounts (economy)", "$438": "amounts (business)"}),
-        ("Total price: $1,436.", {"$1,436": "amounts (total price)"}),
-        ("Cost: $0.04 message, $0.12 session.", {"$0.04": "amounts (cost)", "$0.12": "amounts (session)"}),
-        ("We paid $300, $30", {"$300": "amounts (paid)", "$30": "amounts"}),
-    ],
-)
-def test_amounts_are_listed_with_the_words_beside_them(line, labels):
-    """An amount says nothing without the words that say what it is."""
-    index = SpanIndex()
-    index.add([Block((line,), "prose", (), 0)])
-    names = name_candidates(index, index.reuse_scores(), set(), 100.0)
-    assert {name.text: name.block.entry.role for name in names} == {
-        amount: f"said {label}" for amount, label in labels.items()
-    }
 
 
 def test_headings_and_labels_without_facts_take_no_room():
@@ -205,11 +166,30 @@ def test_names_in_deeply_nested_arguments_are_left_out():
     assert argument_names(call) == ("level_name",)
 
 
-@pytest.mark.parametrize(("role", "kind"), [("said tool arguments", "argument"), ("shown record fields", "field")])
-def test_the_names_of_arguments_and_fields_stay_such_in_the_next_summary(role, kind):
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("path.joinAll(parts) drops a slash", ("path.joinAll", "said code symbols")),
+        ("src/app.go-12-x src/app.go:13:func src/app.go-14-", ("src/app.go", "said paths")),
+        ('Your reservation ID is "OBUT9V."', ("OBUT9V", "said identifiers")),
+        ("Economy ($112), Business ($438)", ("$112", "said amounts (economy)")),
+    ],
+)
+def test_a_name_is_listed_once_with_what_it_is(line, expected):
+    """Neither its parts, the line numbers of a search nor the period of a sentence make it another name."""
+    session = Session("Book the trip.")
+    talk = "Then we talked about other things for a while. " * 60
+    session.messages.append(Message("assistant", f"{line} {talk}", id="a1"))
+    assert [(entity.name, entity.role) for entity in session.summary(max_tokens=40).entities] == [expected]
+
+
+def test_the_names_of_arguments_stay_such_in_the_next_summary():
     """They do not become symbols of code, which an earlier summary keeps in any case."""
-    index = SpanIndex(continues_summary=True)
-    entry = Entity("total_baggages", role)
-    index.add([Block(("total_baggages",), "prose", (), 0, entry=entry, field="entities")])
-    assert [usage.type for usage in index.usages] == [kind]
-    assert not index.required_entities()
+    session = Session("Fix src/parser.py.").call("edit", "ok", path="src/parser.py", oldText="a = 1", newText="a = 2")
+    first, later = session.summary(), [Message("user", "Go on.", id="n")]
+    names = ExtractiveSummarizer().summarize_span(later, previous=first, max_tokens=800).entities
+    assert {(entity.name, entity.role) for entity in names} == {
+        ("oldText", "said tool arguments"),
+        ("newText", "said tool arguments"),
+    }
+    assert len(ExtractiveSummarizer().summarize_span(later, previous=first, max_tokens=30).entities) < 2

@@ -87,7 +87,7 @@ class PassageIndex:
     def __init__(self) -> None:
         self.sources: list[Source] = []
         self._sections: list[Section] = []
-        self._rows_by_text: dict[int, int] = {}
+        self._rows_by_hash: dict[int, list[int]] = {}
         self._common: dict[str, int] = {}
         self._common_count = 0
         self._cached: list[Section] = []
@@ -119,15 +119,18 @@ class PassageIndex:
         self.sources.append(source)
         for place, (start, end) in enumerate(split_text(source.text, SECTION_CHARS)):
             text = source.text[start:end]
-            row = self._rows_by_text.setdefault(hash(text), len(sections))
-            source.rows.append(row)
             section = Section(number, place, start, end)
-            if row < len(sections):
+            rows = self._rows_by_hash.setdefault(hash(text), [])
+            row = next((row for row in rows if self._has_text(row, text)), None)
+            if row is not None:
                 # The same lines again, such as a file that was read twice. The newest source has them.
                 sections[row] = section
             else:
+                row = len(sections)
+                rows.append(row)
                 sections.append(section)
                 yield row, _document(source, place, text)
+            source.rows.append(row)
 
     def search(
         self,
@@ -270,6 +273,11 @@ class PassageIndex:
         expression = " OR ".join(map(_phrase, terms))
         limit = _MAX_SECTIONS + sum(len(self.sources[number].rows) for number in excluded)
         return [row for (row,) in self._db.execute(_SELECT_BEST, (expression, limit))]
+
+    def _has_text(self, row: int, text: str) -> bool:
+        section = self._sections[row]
+        is_as_long = section.end - section.start == len(text)
+        return is_as_long and self.sources[section.source].text.startswith(text, section.start)
 
     def _terms(self, row: int) -> set[str]:
         section = self._sections[row]
