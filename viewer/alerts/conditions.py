@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ingest.decoding.span_stats import stats_of
-from viewer.kinds import CHECK, ERROR, OVERFLOW, RETENTION
+from viewer.kinds import CHECK
 from viewer.models import AlertRule
 
 Kind = AlertRule.Kind
@@ -46,13 +46,13 @@ def span_match(
     kind: str, data: Mapping[str, Any], trace_id: str, span_id: str, parent_id: str | None
 ) -> tuple[AlertRule.Kind, str, int] | None:
     """Return the rule kind, the key and the value of a span, or None if no rule is about it."""
-    if kind == RETENTION:
-        event = stats_of(kind, dict(data)).event
-        lost = event.facts_total - event.facts_kept
-        return (Kind.FACTS_LOST, f"{trace_id}:{span_id}", lost) if lost > 0 else None
-    if kind == ERROR:
-        return (Kind.FALLBACK, f"{trace_id}:{span_id}", 1) if data.get("fallback") else None
-    if kind == OVERFLOW:
+    event = stats_of(kind, dict(data)).event
+    lost = event.facts_total - event.facts_kept
+    if lost > 0:
+        return Kind.FACTS_LOST, f"{trace_id}:{span_id}", lost
+    if event.is_fallback:
+        return Kind.FALLBACK, f"{trace_id}:{span_id}", 1
+    if event.is_overflow:
         # The event and the check that it belongs to are one overflow.
         return Kind.OVERFLOW, f"{trace_id}:{parent_id or span_id}", 1
     if kind == CHECK and data.get("trigger") == "overflow":

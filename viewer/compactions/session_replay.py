@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compact.events import CheckEvent, PolicyAppliedEvent, TokenEstimateEvent
+from compact.events import PROMPT_PARTS, CheckEvent, PolicyAppliedEvent, TokenEstimateEvent
 
 from ingest.archive import transcripts
 from ingest.models import Transcript
 from viewer.compactions.ledger import Ledger
-from viewer.sessions.checks import PARTS, Check
+from viewer.sessions.checks import Check
 
 _DEFAULT_MODEL = "gpt-4o"
 RETRIED_AS_BRIEF = "retry as brief"
@@ -44,7 +44,7 @@ class Step:
     def overhead_tokens(self) -> int:
         """Tokens of the prompt that are not in messages, such as tool schemas."""
         if not self.ledger.entries:
-            return self.check.parts[PARTS.index("tools_schema")]
+            return self.check.parts[PROMPT_PARTS.index("tools_schema")]
         return max(0, self.check.before - self.ledger.tokens_before - _REPLY_TOKENS)
 
     @property

@@ -17,6 +17,7 @@ from typing import Any
 from compact.events import SummaryCreatedEvent
 
 from ingest.decoding.facts import FactCount, count_facts
+from ingest.storage.figures.table import BY_NAME
 from viewer.compactions.ledger import Entry, Ledger, match_entries, parse_ledger
 from viewer.compactions.session_replay import RETRIED_AS_BRIEF, CannotPlan, Step, read_log, replay_steps
 from viewer.kinds import DECISION, PRUNED, RETENTION, SUMMARY
@@ -27,7 +28,7 @@ STRATEGIES = ("task_state", "brief", "decision_log", "code_delta", "step_ledger"
 # Planning a larger transcript would take too long for an interactive page.
 MAX_BYTES = 20_000_000
 _BUILT_IN = "extractive"
-_FACTS = "Facts kept"
+_FACTS = BY_NAME["facts"].label
 _TOKENS_BEFORE, _TOKENS_AFTER = "Tokens before", "Tokens after"
 _TOKENS = {_TOKENS_BEFORE: "before", _TOKENS_AFTER: "after"}
 # A masked value in a summary has other tokens than the original, and so one line more or less may fit.

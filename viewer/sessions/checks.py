@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from compact.events import (
     CATALOG,
+    PROMPT_PARTS,
     ArchivalEvent,
     CheckEvent,
     Event,
@@ -31,7 +32,6 @@ from viewer.numbers import to_count, to_fraction
 from viewer.sessions.spans import SpanRow, sort_key
 from viewer.visibility.public_parts import Visibility
 
-PARTS = ("system", "developer", "tools_schema", "memory", "history", "user_input")
 _CLASSES = {event.name: event for event in CATALOG}
 E = TypeVar("E", bound=Event)
 
@@ -349,4 +349,4 @@ class Check:
 
 
 def _sizes(breakdown: Mapping[str, Any]) -> list[int]:
-    return [to_count(breakdown.get(part)) for part in PARTS]
+    return [to_count(breakdown.get(part)) for part in PROMPT_PARTS]

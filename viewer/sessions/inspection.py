@@ -9,11 +9,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from compact.events import PROMPT_PARTS
 from compact.reading.parts import strip_summary_marks
 
 from viewer.kinds import CHECK, TURN, Kind, Panel, kind_of
 from viewer.numbers import format_percent, to_count
-from viewer.sessions.checks import PARTS, Check
+from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_check, describe_span
 from viewer.sessions.queries import FullSpan
 from viewer.sessions.session_checks import SessionChecks
@@ -139,7 +140,7 @@ def prompt_parts(check: Check) -> list[dict[str, Any]]:
     before, after = check.parts, check.after_parts
     return [
         {"name": name, "label": PART_LABELS[name], "before": before[i], "after": after[i] if after else None}
-        for i, name in enumerate(PARTS)
+        for i, name in enumerate(PROMPT_PARTS)
     ]
 
 

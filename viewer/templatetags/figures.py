@@ -31,5 +31,10 @@ def figure_term(name: str) -> SafeString:
 
 
 @register.simple_tag
+def label_of(name: str) -> str:
+    return BY_NAME[name].label
+
+
+@register.simple_tag
 def definition_of(name: str) -> str:
     return BY_NAME[name].definition

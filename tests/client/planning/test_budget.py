@@ -6,7 +6,8 @@ from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
-from compact.planning.budget import PARTS, Breakdown, TokenBudget, Usage
+from compact.events import PROMPT_PARTS
+from compact.planning.budget import Breakdown, TokenBudget, Usage
 from compact.planning.limits import limits_for, planned_growth
 from compact.planning.usage_correction import UsageCorrection
 from compact.policy import CompactPolicy
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 @given(st.lists(st.integers(0, 10_000), min_size=6, max_size=6), st.integers(0, 200_000))
 def test_scaled_breakdown_sums_exactly_to_the_total(parts, total):
     """Scaling to any total gives non-negative integers that sum to it."""
-    scaled = Breakdown(**dict(zip(PARTS, parts, strict=True))).scale_to(total)
+    scaled = Breakdown(**dict(zip(PROMPT_PARTS, parts, strict=True))).scale_to(total)
     assert scaled.total == total
     assert min(scaled.to_dict().values()) >= 0
 
@@ -112,3 +113,7 @@ def test_a_large_system_prompt_leaves_the_summary_its_share_of_the_rest(pinned, 
     """Space for later calls is at most a share of what instructions leave, and an existing summary keeps its length."""
     limits = limits_for(CompactPolicy(hard_cap_buffer=0), 8_000, 6_800, growth_tokens=1_000.0)
     assert limits.beside(pinned, summary_tokens=summary, room_pct=0.6).summary_ceiling_tokens == ceiling
+
+
+def test_a_breakdown_has_the_parts_of_the_event():
+    assert tuple(Breakdown().to_dict()) == PROMPT_PARTS

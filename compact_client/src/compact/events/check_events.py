@@ -10,6 +10,7 @@ from compact.events.base import FREE_TEXT, OPTIONAL, SENTENCE, Event
 from compact.events.phrases import format_count, format_reduction, format_usage, join_parts
 
 __all__ = [
+    "PROMPT_PARTS",
     "CheckEvent",
     "CheckTrigger",
     "KeptCounts",
@@ -19,6 +20,8 @@ __all__ = [
     "TriggerDecisionEvent",
 ]
 
+PROMPT_PARTS = ("system", "developer", "tools_schema", "memory", "history", "user_input")
+"""The keys of a breakdown, in the order in which pages draw them. Their tokens add up to the prompt's."""
 CheckTrigger = Literal["preflight", "manual", "overflow", "outcome", "auto"]
 
 

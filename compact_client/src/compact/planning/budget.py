@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from compact.events import PROMPT_PARTS
 from compact.messages import Message
-
-PARTS = ("system", "developer", "tools_schema", "memory", "history", "user_input")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +27,10 @@ class Breakdown:
 
     @property
     def total(self) -> int:
-        return sum(getattr(self, part) for part in PARTS)
+        return sum(getattr(self, part) for part in PROMPT_PARTS)
 
     def to_dict(self) -> dict[str, int]:
-        return {part: getattr(self, part) for part in PARTS}
+        return {part: getattr(self, part) for part in PROMPT_PARTS}
 
     def scale_to(self, total: int) -> Breakdown:
         """Return the same shares of another total, as integers that sum to it exactly."""
@@ -40,10 +39,10 @@ class Breakdown:
             return self
         if current == 0:
             return Breakdown(history=total)
-        exact = {part: getattr(self, part) * total / current for part in PARTS}
+        exact = {part: getattr(self, part) * total / current for part in PROMPT_PARTS}
         rounded = {part: int(value) for part, value in exact.items()}
         missing = total - sum(rounded.values())
-        for part in sorted(PARTS, key=lambda name: rounded[name] - exact[name])[:missing]:
+        for part in sorted(PROMPT_PARTS, key=lambda name: rounded[name] - exact[name])[:missing]:
             rounded[part] += 1
         return Breakdown(**rounded)
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compact.engine.session.continuation import is_instruction
+from compact.events import PROMPT_PARTS
 from compact.messages import Message
 from compact.messages.api_rules import ApiRules
 from compact.messages.codecs import LANGCHAIN
 from compact.messages.codecs.base import Codec
 from compact.messages.codecs.langchain import to_langchain
 from compact.messages.codecs.quarantine import decode_item
-from compact.planning.budget import PARTS, Breakdown, breakdown_part
+from compact.planning.budget import Breakdown, breakdown_part
 
 
 @dataclass(slots=True)
@@ -70,7 +71,7 @@ class Request:
     counts: list[int] = field(default_factory=list)
     origins: list[int | None] = field(default_factory=list)
     """The index of each message in the host's list, or None if this library wrote it."""
-    sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PARTS, 0))
+    sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PROMPT_PARTS, 0))
     open_calls: dict[str, int] = field(default_factory=dict)
     is_normal: bool = True
     """False if a tool output has no call, or does not follow it."""
