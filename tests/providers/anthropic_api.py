@@ -11,6 +11,7 @@ from typing import Any
 from anthropic.types.beta.message_create_params import MessageCreateParams as BetaMessageCreateParams
 from anthropic.types.message_count_tokens_params import MessageCountTokensParams
 from anthropic.types.message_create_params import MessageCreateParams
+from compact.messages.block_kinds import BLOCK_KINDS, Content
 from providers.conversation import Entry, Model, Prompt, Turn
 from providers.ids import new_id
 from providers.rejection import Rejection, anthropic_rejection, anthropic_shape_rejection
@@ -54,6 +55,7 @@ def validate(body: dict[str, Any], signatures: Signatures, *, is_beta: bool = Fa
     if turns[0][0] != "user":
         raise anthropic_rejection('messages: first message must use the "user" role')
     _validate_pairs(turns)
+    _validate_server_tools(turns)
     if turns[-1][0] == "assistant":
         text = "This model does not support assistant message prefill. The conversation must end with a user message."
         raise anthropic_rejection(text)
@@ -180,6 +182,35 @@ def _validate_pairs(turns: list[tuple[str, list[tuple[str, Block]]]]) -> None:
         text = f"messages.{len(turns) - 1}: `tool_use` ids were found without `tool_result` blocks immediately after: "
         rest = "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
         raise anthropic_rejection(f"{text}{', '.join(pending)}. {rest}")
+
+
+def _validate_server_tools(turns: list[tuple[str, list[tuple[str, Block]]]]) -> None:
+    """Check the tools that the API runs. Their result may come after a pause, or after the tools of a program."""
+    open_calls: dict[str, str] = {}
+    known: set[str] = set()
+    for role, blocks in turns:
+        if role == "user" and open_calls and any(block["type"] != "tool_result" for _, block in blocks):
+            call_id, name = next(iter(open_calls.items()))
+            text = f"`{name}` tool use with id `{call_id}` was found without a corresponding `{name}_tool_result` block"
+            raise anthropic_rejection(f"{blocks[0][0]}: {text}")
+        for path, block in blocks:
+            kind = BLOCK_KINDS.get(block["type"])
+            called_by = (block.get("caller") or {}).get("tool_id")
+            if called_by is not None and called_by not in known:
+                raise anthropic_rejection(f"{path}: `caller` names an unknown `server_tool_use` id: {called_by}")
+            if kind is None or not kind.is_hosted:
+                continue
+            if kind.content is Content.CALL:
+                known.add(block["id"])
+                open_calls[block["id"]] = block["name"]
+            elif block["tool_use_id"] not in known:
+                text = (
+                    f"{path}: unexpected `tool_use_id` found in `{kind.name}` blocks: {block['tool_use_id']}. Each "
+                    f"`{kind.name}` block must have a corresponding `server_tool_use` block before it."
+                )
+                raise anthropic_rejection(text)
+            else:
+                open_calls.pop(block["tool_use_id"], None)
 
 
 def _leading_results(blocks: list[Block]) -> list[str]:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from compact.messages.block_kinds import BLOCK_KINDS
 from openai.types.responses.response_create_params import ResponseCreateParams
 from openai.types.responses.response_input_param import ResponseInputParam
 from providers.conversation import Entry, Model, Prompt, Turn
@@ -18,14 +19,11 @@ from providers.tokens import count_tokens
 
 Item = dict[str, Any]
 
-# The output item of each kind of call, and the name of the call in error messages.
+# The output item of each kind of call, and the name of the call in error messages. An approval may stay open.
 _CALLS = {
-    "function_call": ("function_call_output", "function call"),
-    "custom_tool_call": ("custom_tool_call_output", "custom tool call"),
-    "computer_call": ("computer_call_output", "computer call"),
-    "local_shell_call": ("local_shell_call_output", "local shell call"),
-    "shell_call": ("shell_call_output", "shell call"),
-    "apply_patch_call": ("apply_patch_call_output", "apply patch call"),
+    kind.name: (kind.answered_by, kind.name.replace("_", " "))
+    for kind in BLOCK_KINDS.values()
+    if kind.is_item and kind.answered_by and kind.name != "mcp_approval_request"
 }
 _OUTPUTS = {output: call for call, (output, _) in _CALLS.items()}
 _ID_PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs", "custom_tool_call": "ctc"}
@@ -233,11 +231,23 @@ def _validate_ids(items: list[Item], history: list[Item], store: Store) -> None:
 
 def _validate_pairs(items: list[Item]) -> None:
     pending: dict[tuple[str, str], None] = {}
+    programs: set[str] = set()
     for item in items:
         kind = item.get("type", "message")
         call_id = item.get("call_id") or item.get("id") or ""
+        program = (item.get("caller") or {}).get("caller_id")
+        if program is not None and program not in programs:
+            raise openai_rejection(f"No program found for {kind} with caller_id {program}.", param="input")
+        if kind == "tool_search_call" and item.get("execution") == "server":
+            continue
+        if kind == "program":
+            programs.add(call_id)
+        elif item.get("role") == "user":
+            _require_program_outputs(pending)
         if kind in _CALLS:
             pending[_CALLS[kind][0], call_id] = None
+        elif kind == "tool_search_output" and item.get("execution") == "server":
+            continue
         elif kind in _OUTPUTS:
             if (kind, call_id) not in pending:
                 name = _CALLS[_OUTPUTS[kind]][1]
@@ -245,8 +255,17 @@ def _validate_pairs(items: list[Item]) -> None:
                 raise openai_rejection(text, param="input")
             del pending[kind, call_id]
     for output, call_id in pending:
+        if output == "program_output":
+            continue  # The program is still running.
         text = f"No tool output found for {_CALLS[_OUTPUTS[output]][1]} {call_id}."
         raise openai_rejection(text, param="input")
+
+
+def _require_program_outputs(pending: dict[tuple[str, str], None]) -> None:
+    """Raise `Rejection` if the user speaks before a program has ended."""
+    for output, call_id in pending:
+        if output == "program_output":
+            raise openai_rejection(f"No program output found for program {call_id}.", param="input")
 
 
 def _validate_reasoning(items: list[Item], store: Store) -> None:

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from compact.adapters.artifact_stores import MemoryArtifactStore
-from providers.odd_histories import WORDS, AnthropicHistory, Item, check_chat, grow, small_manager, text
+from compact.messages.block_kinds import BLOCK_KINDS
+from openai.types.responses.response_input_item_param import ResponseInputItemParam
+from providers.odd_histories import (
+    WORDS,
+    AnthropicHistory,
+    Item,
+    check_chat,
+    check_responses,
+    grow,
+    small_manager,
+    text,
+)
+from providers.shapes import check as check_shape
 
 RENDERERS = ("layered", "inplace", "bridge")
 
@@ -90,3 +104,133 @@ def test_parallel_calls_in_two_messages() -> None:
     for sizes in ([5], [1, 5]):
         prompt = grow(small_manager(), items, check_chat, calls_at=sizes)
         assert prompt == [items[0], items[1], items[3], items[2], items[4]]
+
+
+def server_tool_session(*, is_paused: bool) -> tuple[AnthropicHistory, list[int]]:
+    """A program that calls tools: the call is in one message, and its result is in a later one."""
+    history, sizes = AnthropicHistory(), []
+    for number in range(10):
+        history.user(f"Question {number}. " + WORDS * 5)
+        sizes.append(len(history.items))
+        server_id = f"srvtoolu_{number}"
+        program = {"type": "server_tool_use", "id": server_id, "name": "code_execution", "input": {"code": WORDS * 5}}
+        output = {"type": "code_execution_result", "stdout": WORDS * 10, "stderr": "", "return_code": 0, "content": []}
+        result = {"type": "code_execution_tool_result", "tool_use_id": server_id, "content": output}
+        if is_paused:
+            history.assistant({"type": "text", "text": "Running it."}, program)
+        else:
+            caller = {"type": "code_execution_20260120", "tool_id": server_id}
+            call = history.call(caller=caller)
+            history.assistant(program, call)
+            history.results(history.result(call, WORDS * 10))
+            sizes.append(len(history.items))
+            second = history.call(caller=caller)
+            history.assistant(second)
+            history.results(history.result(second, WORDS * 10))
+            sizes.append(len(history.items))
+        history.assistant(result, {"type": "text", "text": f"Answer {number}."})
+    return history, sizes
+
+
+@pytest.mark.parametrize("renderer", RENDERERS)
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_server_tool_stays_with_its_result(renderer: str, is_paused: bool) -> None:
+    history, sizes = server_tool_session(is_paused=is_paused)
+
+    def check(prompt: list[Item]) -> None:
+        history.check(prompt, thinks=False)
+
+    grow(small_manager(renderer=renderer), history.items, check, calls_at=sizes)
+
+
+@pytest.mark.parametrize("renderer", RENDERERS)
+@pytest.mark.parametrize("pairs", [1, 2, 4])
+def test_the_calls_of_a_program_stay_with_it(renderer: str, pairs: int) -> None:
+    items: list[Item] = []
+    sizes = []
+    for number in range(8):
+        items.append({"role": "user", "content": f"Question {number}. " + WORDS * 5})
+        sizes.append(len(items))
+        program = {
+            "type": "program",
+            "id": f"prog_{number}",
+            "call_id": f"p{number}",
+            "code": WORDS,
+            "fingerprint": "f",
+        }
+        items.append(program)
+        caller = {"type": "program", "caller_id": f"p{number}"}
+        for step in range(3):
+            call_id = f"c{number}-{step}"
+            items.append(
+                {"type": "function_call", "call_id": call_id, "name": "f", "arguments": "{}", "caller": caller}
+            )
+            output = {"type": "function_call_output", "call_id": call_id, "output": WORDS * 8, "caller": caller}
+            items.append(output)
+            sizes.append(len(items))
+        done = {"type": "program_output", "id": f"po_{number}", "call_id": f"p{number}", "result": WORDS * 3}
+        items.append({**done, "status": "completed"})
+        sizes.append(len(items))
+        items.append({"role": "assistant", "content": f"Answer {number}."})
+    grow(
+        small_manager(renderer=renderer, keep_tool_io_pairs=pairs, keep_recent_turns=1),
+        items,
+        check_responses,
+        calls_at=sizes,
+    )
+
+
+CALLS: dict[str, dict[str, Any]] = {
+    "function_call": {"call_id": "c", "name": "f", "arguments": "{}"},
+    "custom_tool_call": {"call_id": "c", "name": "f", "input": "x"},
+    "shell_call": {"call_id": "c", "action": {"commands": ["ls"]}},
+    "local_shell_call": {
+        "id": "lsh_1",
+        "call_id": "c",
+        "status": "completed",
+        "action": {"type": "exec", "command": ["ls"], "env": {}},
+    },
+    "apply_patch_call": {
+        "call_id": "c",
+        "status": "completed",
+        "operation": {"type": "delete_file", "path": "a.py"},
+    },
+    "computer_call": {
+        "id": "cu_1",
+        "call_id": "c",
+        "status": "completed",
+        "action": {"type": "screenshot"},
+        "pending_safety_checks": [{"id": "safety-1", "code": "malicious", "message": "Check this."}],
+    },
+    "tool_search_call": {"call_id": "c", "arguments": {"query": "x"}, "execution": "client"},
+    "program": {"id": "prog_1", "call_id": "c", "code": "x", "fingerprint": "f"},
+    "mcp_approval_request": {"id": "mcpr_1", "name": "f", "arguments": "{}", "server_label": "s"},
+}
+
+
+def test_each_call_with_an_output_is_tried() -> None:
+    assert {name for name, kind in BLOCK_KINDS.items() if kind.is_item and kind.answered_by} == set(CALLS)
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_an_aborted_call_gets_an_output_of_its_kind(kind: str) -> None:
+    """A call without an output gets one that the API accepts."""
+    items = [{"role": "user", "content": "Go"}, {"type": kind, **CALLS[kind]}, {"role": "user", "content": "Go on"}]
+    prompt = small_manager().preflight("s", items)
+    assert len(prompt) == 4
+    for item in prompt:
+        check_shape(item, ResponseInputItemParam)
+    check_responses(prompt)
+
+
+def test_a_generated_image_is_counted_as_an_image() -> None:
+    """The base64 of a picture is no text, whatever its format."""
+    picture = {
+        "type": "image_generation_call",
+        "id": "ig_1",
+        "status": "completed",
+        "result": "UklGRAAA" + "Ab9/" * 50_000,
+    }
+    manager = small_manager(100_000)
+    manager.preflight("s", [{"role": "user", "content": "Draw"}, picture, {"role": "user", "content": "Thanks"}])
+    assert manager.remember("s").tokens < 2_000

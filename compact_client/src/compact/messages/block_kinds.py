@@ -10,11 +10,20 @@ for extended thinking, server tools, programmatic tool calling, tool search and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Literal
 
 MediaKind = Literal["image", "audio", "video", "pdf", "file"]
+
+
+CALL_ID: Final = "{call_id}"
+TEXT: Final = "{text}"
+# 64 white pixels, because a result of a computer call must be a screenshot.
+_BLANK_SCREENSHOT: Final = (
+    "data:image/png;base64,"
+    "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAAAAADhZOFXAAAAD0lEQVR4nGP8zwADTAxUYQIAVPcBD9YeExQAAAAASUVORK5CYII="
+)
 
 
 class Content(StrEnum):
@@ -47,8 +56,14 @@ class BlockKind:
     content: Content
     answered_by: str = ""
     """The kind of block that answers this call. A call without one has its result in itself."""
+    links: tuple[str, ...] = ()
+    """The keys of ids that bind this block to others, also in other messages. They stay or go together."""
     is_hosted: bool = False
     """True for a call that the provider runs, and for its result: no client writes either."""
+    id_key: str = "call_id"
+    """The key with the id of a call, and with that of the call that a result answers."""
+    aborted: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of a result for an aborted call. `CALL_ID` and `TEXT` are replaced by its id and the reason."""
     media: MediaKind | None = None
     """The kind as which its attachment is counted."""
     is_item: bool = False
@@ -59,6 +74,10 @@ class BlockKind:
 
 def _anthropic(name: str, content: Content, **fields: Any) -> BlockKind:
     return BlockKind(name, Format.ANTHROPIC, content, **fields)
+
+
+def _hosted_result(name: str) -> BlockKind:
+    return _anthropic(name, Content.RESULT, is_hosted=True, links=("tool_use_id",))
 
 
 def _item(name: str, content: Content, **fields: Any) -> BlockKind:
@@ -86,19 +105,19 @@ _ROWS: Final = (
     _anthropic("search_result", Content.TEXT),
     _anthropic("thinking", Content.REASONING),
     _anthropic("redacted_thinking", Content.REASONING),
-    _anthropic("tool_use", Content.CALL, answered_by="tool_result"),
+    _anthropic("tool_use", Content.CALL, answered_by="tool_result", links=("caller.tool_id",)),
     _anthropic("tool_result", Content.RESULT),
-    # Server tools. The kind of the result depends on the tool, and all of them name the call in `tool_use_id`.
-    _anthropic("server_tool_use", Content.CALL, is_hosted=True),
-    _anthropic("web_search_tool_result", Content.RESULT, is_hosted=True),
-    _anthropic("web_fetch_tool_result", Content.RESULT, is_hosted=True),
-    _anthropic("code_execution_tool_result", Content.RESULT, is_hosted=True),
-    _anthropic("bash_code_execution_tool_result", Content.RESULT, is_hosted=True),
-    _anthropic("text_editor_code_execution_tool_result", Content.RESULT, is_hosted=True),
-    _anthropic("tool_search_tool_result", Content.RESULT, is_hosted=True),
-    _anthropic("advisor_tool_result", Content.RESULT, is_hosted=True),
-    _anthropic("mcp_tool_use", Content.CALL, is_hosted=True, answered_by="mcp_tool_result"),
-    _anthropic("mcp_tool_result", Content.RESULT, is_hosted=True),
+    # Server tools. The result may come in a later message: after a pause, and after the tools that a program calls.
+    _anthropic("server_tool_use", Content.CALL, is_hosted=True, links=("id",)),
+    _hosted_result("web_search_tool_result"),
+    _hosted_result("web_fetch_tool_result"),
+    _hosted_result("code_execution_tool_result"),
+    _hosted_result("bash_code_execution_tool_result"),
+    _hosted_result("text_editor_code_execution_tool_result"),
+    _hosted_result("tool_search_tool_result"),
+    _hosted_result("advisor_tool_result"),
+    _anthropic("mcp_tool_use", Content.CALL, is_hosted=True, answered_by="mcp_tool_result", links=("id",)),
+    _hosted_result("mcp_tool_result"),
     _anthropic("mcp_tool_listing", Content.DATA),
     _anthropic("container_upload", Content.DATA),
     _anthropic("tool_addition", Content.DATA),
@@ -108,29 +127,48 @@ _ROWS: Final = (
     _item("message", Content.TEXT),
     _item("reasoning", Content.REASONING),
     _item("compaction", Content.DATA, is_sealed=True),
-    _item("function_call", Content.CALL, answered_by="function_call_output"),
-    _item("function_call_output", Content.RESULT),
-    _item("custom_tool_call", Content.CALL, answered_by="custom_tool_call_output"),
-    _item("custom_tool_call_output", Content.RESULT),
-    _item("shell_call", Content.CALL, answered_by="shell_call_output"),
-    _item("shell_call_output", Content.RESULT),
+    _item("function_call", Content.CALL, answered_by="function_call_output", links=("caller.caller_id",)),
+    _item("function_call_output", Content.RESULT, aborted={"output": TEXT}),
+    _item("custom_tool_call", Content.CALL, answered_by="custom_tool_call_output", links=("caller.caller_id",)),
+    _item("custom_tool_call_output", Content.RESULT, aborted={"output": TEXT}),
+    _item("shell_call", Content.CALL, answered_by="shell_call_output", links=("caller.caller_id",)),
+    _item(
+        "shell_call_output",
+        Content.RESULT,
+        aborted={"output": [{"stdout": "", "stderr": TEXT, "outcome": {"type": "exit", "exit_code": 1}}]},
+    ),
     _item("local_shell_call", Content.CALL, answered_by="local_shell_call_output"),
-    _item("local_shell_call_output", Content.RESULT),
-    _item("apply_patch_call", Content.CALL, answered_by="apply_patch_call_output"),
-    _item("apply_patch_call_output", Content.RESULT),
+    _item("local_shell_call_output", Content.RESULT, id_key="id", aborted={"output": TEXT}),
+    _item("apply_patch_call", Content.CALL, answered_by="apply_patch_call_output", links=("caller.caller_id",)),
+    _item("apply_patch_call_output", Content.RESULT, aborted={"status": "failed", "output": TEXT}),
     _item("computer_call", Content.CALL, answered_by="computer_call_output"),
-    _item("computer_call_output", Content.RESULT),
+    _item(
+        "computer_call_output",
+        Content.RESULT,
+        aborted={"output": {"type": "computer_screenshot", "image_url": _BLANK_SCREENSHOT}},
+    ),
     _item("tool_search_call", Content.CALL, answered_by="tool_search_output"),
-    _item("tool_search_output", Content.RESULT),
-    _item("program", Content.CALL, answered_by="program_output"),
-    _item("program_output", Content.RESULT),
-    _item("mcp_approval_request", Content.CALL, answered_by="mcp_approval_response"),
-    _item("mcp_approval_response", Content.RESULT),
+    _item(
+        "tool_search_output",
+        Content.RESULT,
+        aborted={"execution": "client", "tools": [], "status": "incomplete"},
+    ),
+    # The provider runs it and adds the output. Its calls are answered by the client.
+    _item("program", Content.CALL, is_hosted=True, answered_by="program_output", links=("call_id",)),
+    _item(
+        "program_output",
+        Content.RESULT,
+        is_hosted=True,
+        links=("call_id",),
+        aborted={"id": f"prog_out_{CALL_ID}", "result": TEXT, "status": "incomplete"},
+    ),
+    _item("mcp_approval_request", Content.CALL, answered_by="mcp_approval_response", id_key="id", links=("id",)),
+    _item("mcp_approval_response", Content.RESULT, id_key="approval_request_id", aborted={"approve": False}),
     _item("web_search_call", Content.CALL, is_hosted=True),
     _item("file_search_call", Content.CALL, is_hosted=True),
     _item("code_interpreter_call", Content.CALL, is_hosted=True),
     _item("image_generation_call", Content.MEDIA, is_hosted=True, media="image"),
-    _item("mcp_call", Content.CALL, is_hosted=True),
+    _item("mcp_call", Content.CALL, is_hosted=True, links=("approval_request_id",)),
     _item("mcp_list_tools", Content.DATA),
     _item("item_reference", Content.DATA),
     _item("additional_tools", Content.DATA),
@@ -167,6 +205,21 @@ def kind_of(block: Any) -> BlockKind | None:
     if isinstance(name, str) and name:
         return BLOCK_KINDS.get(name)
     return next((kind for key, kind in _BY_KEY.items() if key in block), None)
+
+
+def linked_ids(block: Any) -> tuple[str, ...]:
+    """Return the ids that bind a block to others."""
+    kind = kind_of(block)
+    if kind is None or not kind.links:
+        return ()
+    values = (_value_at(block, key) for key in kind.links)
+    return tuple(value for value in values if isinstance(value, str) and value)
+
+
+def _value_at(block: Any, path: str) -> Any:
+    for key in path.split("."):
+        block = block.get(key) if isinstance(block, Mapping) else None
+    return block
 
 
 def is_reasoning(block: Any) -> bool:

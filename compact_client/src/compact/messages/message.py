@@ -32,7 +32,9 @@ class ToolCall:
     name: str
     arguments: str = ""
     needs_output: bool = True
-    """False for hosted tools, whose output is part of the same item."""
+    """False for hosted tools, whose output is part of the same item or comes from the provider."""
+    is_hosted: bool = False
+    """True for a call that the provider answers with an item of its own, unless the turn is aborted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Message:
     kind: Kind = field(default="message", kw_only=True)
     also_answers: tuple[str, ...] = field(default=(), kw_only=True)
     """Ids of further calls that this message answers. An Anthropic message may contain several tool results."""
+    links: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
+    """Ids that bind this message to others beside calls and outputs, such as that of a server tool."""
     extra_tokens: int = field(default=0, kw_only=True, repr=False)
     """Tokens of encrypted parts."""
     media: tuple[Media, ...] = field(default=(), kw_only=True, repr=False, compare=False)

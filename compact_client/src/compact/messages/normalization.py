@@ -101,13 +101,20 @@ def _missing_outputs(messages: Sequence[Message], codec: Codec) -> dict[int, lis
     missing: dict[int, list[Message]] = {}
     for index, message in enumerate(messages):
         for call in message.tool_calls:
-            if not call.needs_output:
+            end = _response_end(messages, index) if call.is_hosted else index
+            if end is None or not (call.needs_output or call.is_hosted):
                 continue
             if output_counts.get(call.id, 0) > 0:
                 output_counts[call.id] -= 1
                 continue
-            missing.setdefault(index, []).append(codec.tool_message(call, message, ABORTED, f"aborted-{call.id}"))
+            missing.setdefault(end, []).append(codec.tool_message(call, message, ABORTED, f"aborted-{call.id}"))
     return missing
+
+
+def _response_end(messages: Sequence[Message], start: int) -> int | None:
+    """Return the index of the last message before the user speaks again, or None if the response may go on."""
+    later = range(start + 1, len(messages))
+    return next((index - 1 for index in later if messages[index].role == "user" and not messages[index].answers), None)
 
 
 def _remove_orphans(

@@ -1,7 +1,7 @@
 """Group messages into units: the smallest parts that compaction keeps or removes.
 
-A unit is a response with its reasoning, its tool calls, and all outputs of those calls, wherever they appear. An item
-of an unknown type belongs to the unit before it.
+A unit is a response with its reasoning, its tool calls, and all outputs of those calls, wherever they appear, and all
+messages with a part of the same server tool or program. An item of an unknown type belongs to the unit before it.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ def group_units(messages: Sequence[Message]) -> list[Unit]:
             grouper.add_output_without_id(index)
         else:
             grouper.add_message(index, message)
+        if message.links:
+            grouper.link(index, message.links)
     return grouper.finish()
 
 
@@ -67,6 +69,14 @@ class _Builder:
             return False
         return self.has_reasoning or (bool(message.tool_calls) and self.calls > 0)
 
+    def absorb(self, other: _Builder) -> None:
+        """Take over the messages of another unit."""
+        self.indices.extend(other.indices)
+        self.calls += other.calls
+        self.has_reasoning = self.has_reasoning or other.has_reasoning
+        self.is_open = other.is_open
+        other.merged_into = self
+
     def finish(self, messages: Sequence[Message]) -> Unit:
         indices = tuple(sorted(self.indices))
         roles = [messages[index].role for index in indices]
@@ -85,7 +95,7 @@ class _Builder:
 class _Grouper:
     """Assigns messages to units in one pass."""
 
-    __slots__ = ("_answered", "_builders", "_leading_opaque", "_messages", "_pending")
+    __slots__ = ("_answered", "_builders", "_leading_opaque", "_linked", "_messages", "_pending")
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
@@ -93,6 +103,8 @@ class _Grouper:
         self._pending: dict[str, list[_Builder]] = {}
         """Units with calls that have no output yet, by call id."""
         self._answered: dict[str, _Builder] = {}
+        self._linked: dict[str, _Builder] = {}
+        """Units with a part of a server tool or a program, by its id."""
         self._leading_opaque: list[int] = []
 
     def add_output(self, index: int, message: Message) -> None:
@@ -134,6 +146,16 @@ class _Grouper:
             if call.needs_output:
                 self._pending.setdefault(call.id, []).append(unit)
 
+    def link(self, index: int, ids: Sequence[str]) -> None:
+        """Merge the unit of a message with those that have the same ids."""
+        owners = (_root(builder) for builder in reversed(self._builders))
+        unit = next(owner for owner in owners if index in owner.indices)
+        for link in ids:
+            other = _root(self._linked.setdefault(link, unit))
+            if other is not unit:
+                other.absorb(unit)
+                unit = other
+
     def finish(self) -> list[Unit]:
         if self._leading_opaque and not self._builders:
             self._builders.append(_Builder(self._leading_opaque.pop(0)))
@@ -154,9 +176,7 @@ class _Grouper:
             if unit is None:
                 unit = owner
                 continue
-            unit.indices.extend(owner.indices)
-            unit.calls += owner.calls
-            owner.merged_into = unit
+            unit.absorb(owner)
         return unit
 
     def _owner(self, call_id: str) -> _Builder | None:

@@ -73,6 +73,8 @@ class Request:
     """The index of each message in the host's list, or None if this library wrote it."""
     sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PROMPT_PARTS, 0))
     open_calls: dict[str, int] = field(default_factory=dict)
+    open_hosted_calls: set[str] = field(default_factory=set)
+    """Calls that the provider has not answered yet. It does not, if the user speaks first."""
     is_normal: bool = True
     """False if a tool output has no call, or does not follow it."""
     is_host_list: bool = True
@@ -93,6 +95,9 @@ class Request:
         self.sums[breakdown_part(message, protected_flag=protected_flag)] += tokens
         if self.open_calls and not message.answers and not _may_follow_calls(message, rules):
             self.is_normal = False
+        if self.open_hosted_calls and message.role == "user":
+            self.is_normal = False
+        self.open_hosted_calls.difference_update(message.answers)
         for call_id in message.answers:
             waiting = self.open_calls.get(call_id, 0)
             if waiting == 0:
@@ -102,6 +107,8 @@ class Request:
             else:
                 self.open_calls[call_id] = waiting - 1
         for call in message.tool_calls:
+            if call.is_hosted:
+                self.open_hosted_calls.add(call.id)
             if call.needs_output:
                 self.open_calls[call.id] = self.open_calls.get(call.id, 0) + 1
 

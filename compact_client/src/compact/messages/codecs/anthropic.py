@@ -14,7 +14,7 @@ from typing import Any
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
 from compact.messages.api_rules import ANTHROPIC_RULES
-from compact.messages.block_kinds import Format, kind_of
+from compact.messages.block_kinds import Format, kind_of, linked_ids
 from compact.messages.codecs.base import (
     ChangeOutput,
     DictCodec,
@@ -53,6 +53,7 @@ class AnthropicCodec(DictCodec):
         parts = _Parts(index)
         for block in _blocks(item):
             _READERS.get(string_field(block, "type"), _read_unknown)(parts, block)
+            parts.links += linked_ids(block)
         return Message(
             "tool" if parts.answers else role,
             "\n".join(text for text in parts.texts if text),
@@ -60,6 +61,7 @@ class AnthropicCodec(DictCodec):
             tool_calls=tuple(parts.calls),
             tool_call_id=parts.answers[0] if parts.answers else None,
             also_answers=tuple(parts.answers[1:]),
+            links=tuple(parts.links),
             extra_tokens=parts.extra_tokens,
             media=tuple(parts.media),
             source=item,
@@ -115,6 +117,7 @@ class _Parts:
     texts: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
     extra_tokens: int = 0
     media: list[Media] = field(default_factory=list)
 

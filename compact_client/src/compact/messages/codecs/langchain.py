@@ -14,7 +14,7 @@ from typing import Any
 
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
-from compact.messages.block_kinds import is_call
+from compact.messages.block_kinds import is_call, linked_ids
 from compact.messages.codecs.base import ChangeOutput, DictCodec, document_text, require_mapping, string_field
 from compact.messages.codecs.langchain_dumps import DumpCache
 from compact.messages.media import media_in
@@ -99,6 +99,7 @@ class LangChainCodec(DictCodec):
             else (),
             tool_call_id=call_id,
             name=string_field(item, "name") or None,
+            links=tuple(link for block in content for link in linked_ids(block)) if isinstance(content, list) else (),
             media=media_in(content),
             source=item,
         )

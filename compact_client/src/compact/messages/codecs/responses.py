@@ -14,7 +14,7 @@ from typing import Any
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
 from compact.messages.api_rules import RESPONSES_RULES
-from compact.messages.block_kinds import BLOCK_KINDS, Content, is_item
+from compact.messages.block_kinds import BLOCK_KINDS, CALL_ID, TEXT, BlockKind, Content, is_item, linked_ids
 from compact.messages.codecs.base import (
     ChangeOutput,
     DictCodec,
@@ -24,6 +24,7 @@ from compact.messages.codecs.base import (
     string_field,
 )
 from compact.messages.media import Media, media_in, without_binary
+from compact.messages.message import Kind
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "assistant": "assistant"}
 _TEXT_PARTS = ("input_text", "output_text", "text")
@@ -60,29 +61,27 @@ class ResponsesCodec(DictCodec):
             text = "\n".join(filter(None, (text_of(item.get("summary")), text_of(item.get("content")))))
             return Message("assistant", text, kind="reasoning", extra_tokens=_sealed_tokens(item), source=item)
         if row.answered_by:
-            return _decode_call(item, index)
+            return _decode_call(item, row, index)
         if row.content is Content.RESULT:
-            return _decode_output(item, index)
+            return _decode_output(item, row, index)
+        if row.media:
+            # The picture is beside its other fields. Its base64 is no text, whatever its format.
+            rest = {key: value for key, value in item.items() if key != "result"}
+            return replace(_decode_other(rest, is_hosted=True), media=media_in([item], _PROVIDER), source=item)
         return _decode_other(item, is_hosted=row.is_hosted)
 
     def encode(self, message: Message) -> Any:
         return message.source if message.source is not None else {"role": message.role, "content": message.text}
 
     def tool_message(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
-        kind = (call_message.source or {}).get("type", "function_call")
-        source: dict[str, Any] = {"type": BLOCK_KINDS[kind].answered_by, "call_id": call.id}
-        if kind == "mcp_approval_request":
-            source = {"type": "mcp_approval_response", "approval_request_id": call.id, "approve": False}
-        elif kind == "local_shell_call":
-            source = {"type": "local_shell_call_output", "id": call.id, "output": text}
-        elif kind == "shell_call":
-            outcome = {"type": "exit", "exit_code": 1}
-            source["output"] = [{"stdout": "", "stderr": text, "outcome": outcome}]
-        elif kind == "apply_patch_call":
-            source.update(status="failed", output=text)
-        else:
-            source["output"] = text
-        return Message("tool", text, tool_call_id=call.id, id=message_id, source=source)
+        item = call_message.source or {}
+        answer = BLOCK_KINDS[BLOCK_KINDS[item.get("type", "function_call")].answered_by]
+        source: dict[str, Any] = {"type": answer.name, answer.id_key: call.id, **_fill(answer.aborted, call.id, text)}
+        if item.get("pending_safety_checks"):
+            source["acknowledged_safety_checks"] = item["pending_safety_checks"]
+        if item.get("caller"):
+            source["caller"] = item["caller"]
+        return Message("tool", text, tool_call_id=call.id, id=message_id, links=linked_ids(source), source=source)
 
     def map_outputs(self, message: Message, change: ChangeOutput) -> Message:
         source = message.source or {}
@@ -91,6 +90,15 @@ class ResponsesCodec(DictCodec):
         if changed == output:
             return message
         return replace(self.decode({**source, "output": changed}, 0), meta=message.meta, id=message.id)
+
+
+def _fill(template: Any, call_id: str, text: str) -> Any:
+    """Return the fields of a result with a call id and a text in place of `CALL_ID` and `TEXT`."""
+    if isinstance(template, Mapping):
+        return {key: _fill(value, call_id, text) for key, value in template.items()}
+    if isinstance(template, list):
+        return [_fill(value, call_id, text) for value in template]
+    return template.replace(CALL_ID, call_id).replace(TEXT, text) if isinstance(template, str) else template
 
 
 def _change_output(source: Mapping[str, Any], call_id: str, change: ChangeOutput) -> Any:
@@ -130,7 +138,8 @@ def _decode_other(item: Mapping[str, Any], *, is_hosted: bool) -> Message:
     drop = ("type", "id", "status") if is_hosted else ("type", "id")
     rest, media = without_binary({key: value for key, value in item.items() if key not in drop}, _PROVIDER)
     text = _compact_json(rest, drop=())
-    return Message("assistant", text, kind="message" if is_hosted else "opaque", media=media, source=item)
+    kind: Kind = "message" if is_hosted else "opaque"
+    return Message("assistant", text, kind=kind, links=linked_ids(item), media=media, source=item)
 
 
 def _decode_message(item: Mapping[str, Any]) -> Message:
@@ -139,32 +148,30 @@ def _decode_message(item: Mapping[str, Any]) -> Message:
     return Message(_ROLES[item["role"]], document_text(content), meta_field(item), media=media, source=item)
 
 
-def _decode_call(item: Mapping[str, Any], index: int) -> Message:
-    kind = item["type"]
-    call_id = item.get("id") if kind == "mcp_approval_request" else item.get("call_id") or item.get("id")
-    is_hosted = kind == "tool_search_call" and not item.get("call_id")
+def _decode_call(item: Mapping[str, Any], row: BlockKind, index: int) -> Message:
+    call_id = item.get(row.id_key) or item.get("id")
+    # Without a call id, the provider itself searches.
+    is_search = row.name == "tool_search_call" and not item.get("call_id")
     if not isinstance(call_id, str) or not call_id:
-        if is_hosted:
+        if is_search:
             return Message("assistant", _compact_json(item, drop=("type",)), kind="opaque", source=item)
-        raise MalformedMessage(index, f"is a {kind} without a call_id")
+        raise MalformedMessage(index, f"is a {row.name} without a call_id")
     arguments = item.get("arguments", item.get("input"))
     if not isinstance(arguments, str):
         arguments = _compact_json(item, drop=("type", "id", "call_id", "status", "name"))
-    call = ToolCall(call_id, str(item.get("name") or kind), arguments, needs_output=not is_hosted)
-    return Message("assistant", "", tool_calls=(call,), source=item)
+    name = str(item.get("name") or row.name)
+    call = ToolCall(call_id, name, arguments, needs_output=not (row.is_hosted or is_search), is_hosted=row.is_hosted)
+    return Message("assistant", "", tool_calls=(call,), links=linked_ids(item), source=item)
 
 
-def _decode_output(item: Mapping[str, Any], index: int) -> Message:
-    kind = item["type"]
-    call_id = item.get("approval_request_id") if kind == "mcp_approval_response" else item.get("call_id")
-    if call_id is None and kind == "local_shell_call_output":
-        call_id = item.get("id")
+def _decode_output(item: Mapping[str, Any], row: BlockKind, index: int) -> Message:
+    call_id = item.get("call_id") or item.get(row.id_key)
     if not isinstance(call_id, str) or not call_id:
-        if kind == "tool_search_output":
+        if row.name == "tool_search_output":
             return Message("assistant", _compact_json(item, drop=("type",)), kind="opaque", source=item)
-        raise MalformedMessage(index, f"is a {kind} without a call_id")
+        raise MalformedMessage(index, f"is a {row.name} without a call_id")
     text, media = _output_text(item)
-    return Message("tool", text, tool_call_id=call_id, media=media, source=item)
+    return Message("tool", text, tool_call_id=call_id, links=linked_ids(item), media=media, source=item)
 
 
 def _output_text(item: Mapping[str, Any]) -> tuple[str, tuple[Media, ...]]:
