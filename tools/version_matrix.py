@@ -28,6 +28,7 @@ FOLDER = ROOT / ".matrix"
 UV = (sys.executable, "-m", "uv", "--quiet")
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 WRAPPERS = "tests/client/integrations/test_client_wrappers.py"
+# The tests of other extras. A framework has a module of tests with its name.
 TESTS = {
     "base": [
         "tests/client/engine/test_manager.py",
@@ -39,9 +40,6 @@ TESTS = {
         "tests/client/summarizers/test_model_summarizer.py",
     ],
     "agents": ["tests/client/integrations/test_agents_sdk.py"],
-    "langchain": ["tests/client/integrations/test_langchain.py"],
-    "langgraph": ["tests/client/integrations/test_langgraph.py"],
-    "pydantic-ai": ["tests/client/integrations/test_pydantic_ai.py"],
     "openai": ["tests/client/integrations/test_openai.py", WRAPPERS, "-k", "not anthropic and not two_users"],
     "anthropic": ["tests/client/integrations/test_anthropic.py", WRAPPERS, "-k", "anthropic and not two_users"],
     "otlp": ["tests/client/exporters/test_otlp_exporter.py"],
@@ -163,7 +161,7 @@ def run(extra: str, requirements: list[str], age: Age, python: str, interpreter:
     installed = _run([*UV, "pip", "install", "--python", str(binary), *packages])
     if installed.returncode:
         return Outcome(extra, age, python, "", f"not installable: {' '.join(installed.stderr.split())[-200:]}")
-    command = [str(binary), "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *_tests(extra)]
+    command = [str(binary), "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *tests_of(extra)]
     path = os.pathsep.join([str(ROOT), str(ROOT / "compact_client/src")])
     tests = _run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path})
     (FOLDER / f"{environment.name}.log").write_text(tests.stdout + tests.stderr)
@@ -192,10 +190,10 @@ def _extras() -> dict[str, list[str]]:
     }
 
 
-def _tests(extra: str) -> list[str]:
-    if extra in TESTS:
-        return TESTS[extra]
-    return sorted({entry for entries in TESTS.values() for entry in entries if entry.startswith("tests/")})
+def tests_of(extra: str) -> list[str]:
+    if extra == "all":
+        return sorted({entry for name in _extras() for entry in tests_of(name) if entry.startswith("tests/")})
+    return TESTS.get(extra) or [f"tests/client/integrations/test_{extra.replace('-', '_')}.py"]
 
 
 def _base_requirements() -> list[str]:
