@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import render
@@ -175,7 +175,7 @@ def rework_fragment(request: HttpRequest, name: str, number: int) -> HttpRespons
 
 
 @access.requires(Right.SESSIONS)
-def ledger_file(request: HttpRequest, name: str, number: int, extension: str) -> HttpResponse:
+def ledger_file(request: HttpRequest, name: str, number: int, extension: Literal["csv", "json"]) -> HttpResponse:
     """The fate ledger as CSV or JSON: ids, hashes and rules, no text."""
     compaction = _get_compaction(request, name, number)
     # The longest file name of most systems is 255 bytes.

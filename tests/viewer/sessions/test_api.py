@@ -183,6 +183,13 @@ def test_the_ledger_can_be_downloaded_as_json_and_csv(api: httpx.Client, name: s
     assert (as_json.json()[0]["number"], as_csv[-1].split(",")[0]) == (1, "64")
 
 
+@pytest.mark.parametrize(
+    "extension", ["bat", "hta", "CSV", "csv%0d%0aX-Forged:1", 'csv"; filename="x.bat', "csv%0a", "json.js"]
+)
+def test_a_ledger_has_no_other_formats(api: httpx.Client, name: str, extension: str) -> None:
+    assert api.get(f"/sessions/{name}/compactions/1/ledger.{extension}").status_code == 404
+
+
 def test_the_schema_is_served(server: Server, api: httpx.Client) -> None:
     assert "/api/sessions/{session}/tokens/" in api.get("/api/schema/").text
 
