@@ -49,8 +49,8 @@ def _running(weed: str, folder: Path, ports: list[int]) -> Iterator[str]:
     command = [
         *(weed, "server", "-s3", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
         *(f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}"),
-        *(f"-s3.config={folder / 's3.json'}", "-master.telemetry=false", "-s3.port.iceberg=0", "-volume.max=40"),
-        *("-master.volumeSizeLimitMB=64", "-s3.iam=false"),
+        *(f"-s3.config={folder / 's3.json'}", "-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0"),
+        *("-volume.max=40", "-master.volumeSizeLimitMB=64", "-s3.iam=false"),
     ]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)

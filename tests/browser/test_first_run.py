@@ -26,9 +26,9 @@ with provider.get_tracer("test").start_as_current_span("chat", attributes={"gen_
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server(tmp_path_factory: pytest.TempPathFactory, prepared_data: Path) -> Iterator[Server]:
-    """An empty server of this module's own."""
+    """An empty server of each test's own."""
     with run_server(tmp_path_factory.mktemp("empty"), prepared_data) as running:
         yield running
 

@@ -27,7 +27,7 @@ PAGES = (
 )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def session(server: Server) -> str:
     name = f"ops-{uuid.uuid4().hex[:8]}"
     send(server.ingest_url, server.ingest_key, play(name, turns=18))
