@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qsl
 
 
 @dataclass
@@ -33,10 +34,32 @@ class Request:
 
 @dataclass
 class Answer:
+    """A response. Without content it is that of an Ariadne server, with the fields of `body`."""
+
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: dict[str, Any] = field(default_factory=dict)
     wait: Callable[[], object] | None = None
+    content: bytes | None = None
+
+    def encode(self, request: Request) -> bytes:
+        """Return the body of the response to a request."""
+        if self.content is not None:
+            return self.content
+        if self.status >= 300:
+            return json.dumps({"success": False, "code": "rejected", "error": "scripted"} | self.body).encode()
+        return json.dumps(acknowledge(request) | self.body).encode()
+
+
+def acknowledge(request: Request) -> dict[str, Any]:
+    """Return Ariadne's answer to a request of which everything was stored."""
+    path, _, query = request.path.partition("?")
+    if path.endswith("/ingest/transcripts"):
+        named = dict(parse_qsl(query))
+        return {"success": True, "session": named["session"], "step": int(named["step"]), "sha256": named["sha256"]}
+    if path.endswith("/ingest"):
+        return {"success": True, "count": len(request.events), "rejected": []}
+    return {"success": True}
 
 
 class Receiver:
@@ -58,7 +81,7 @@ class Receiver:
                 outer.requests.append(request)
                 if answer.wait is not None:
                     answer.wait()
-                data = json.dumps(answer.body or {"success": True}).encode()
+                data = answer.encode(request)
                 try:
                     self.send_response(answer.status)
                     for name, value in answer.headers.items():

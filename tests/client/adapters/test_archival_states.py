@@ -70,7 +70,7 @@ class Archive(Receiver):
         if steps.get(step, query["sha256"]) != query["sha256"]:
             return Answer(409, body={"code": "conflict", "error": "taken", "next_step": max(steps) + 1})
         steps[step] = query["sha256"]
-        return Answer(body={"success": True, "step": step})
+        return Answer(body={"step": step})
 
 
 def compact(storage: Any, recorder: Recorder, tenant: str, number: int, **options: Any) -> list[Message]:

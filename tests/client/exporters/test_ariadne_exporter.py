@@ -295,6 +295,51 @@ def test_rejected_events_are_logged_and_not_retried(make: Make, capsys: pytest.C
     assert re.search(r"\[Ariadne\] The server rejected 1 of 2 events\..*too long", capsys.readouterr().err)
 
 
+PLANTED = "planted-secret"
+
+
+@pytest.mark.req("S-ARI-1", "A-FLT-2")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(content=f"<html>Log in to the network, {PLANTED}</html>".encode()),
+        Answer(204, content=b""),
+        Answer(202, content=b'{"status": "accepted"}'),
+        Answer(content=b'{"success": true}'),
+        Answer(content=b'{"success": true, "count": true, "rejected": []}'),
+        Answer(content=b'{"success": "true", "count": 3, "rejected": []}'),
+        Answer(content=b'{"success": true, "count": 2, "rejected": []}'),
+        Answer(content=b'{"success": true, "count": 2, "rejected": [{}, {}]}'),
+        Answer(content=b'[{"success": true, "count": 3}]'),
+        Answer(400, content=f"<html>Bad Request {PLANTED}</html>".encode()),
+        Answer(415, content=b'{"error": "' + PLANTED.encode() + b'"}'),
+        Answer(413, content=b"<html>Request Entity Too Large</html>"),
+    ],
+    ids=lambda answer: f"{answer.status} {answer.content[:40].decode()}",
+)
+def test_only_the_servers_own_answer_lets_go_of_events(
+    answer: Answer, make: Make, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A captive portal or a proxy that answers instead of the server has stored nothing, whatever its status."""
+    monkeypatch.setattr("compact.delivery.sender._MISCONFIGURED_RETRY_S", 0.01)
+    with Receiver(answer) as receiver:
+        exporter = make(receiver.url, flush_interval_s=60.0)
+        for number in range(3):
+            exporter.emit(event(number))
+        assert not exporter.flush(0)
+        eventually(lambda: exporter.stats()["failures"] > 1)
+        assert not exporter.flush(0.05)
+        assert exporter.stats() | {"failures": 0} == {
+            **{"sent": 0, "rejected": 0, "dropped": 0, "failures": 0},
+            **{"queued": 0, "spooled": 3},
+        }
+        receiver.answers = [Answer()]
+        assert exporter.flush(20)
+        assert exporter.stats()["sent"] == 3
+    lines = [line for line in capsys.readouterr().err.splitlines() if "Cannot send" in line]
+    assert len(lines) == 1 and f"HTTP {answer.status}" in lines[0] and PLANTED not in lines[0]
+
+
 @pytest.mark.req("S-ARI-1")
 @pytest.mark.parametrize("mode", ["dead", "hanging", "slow"])
 def test_emit_never_blocks_the_agent(mode: str, make: Make) -> None:

@@ -35,7 +35,7 @@ from compact import (
 )
 from compact.adapters.plan_stores import FileCompactionStore
 from compact.summarizers import BackgroundSummarizer, DiskSummaryCache, ModelSummarizer
-from receiver import Answer, Receiver
+from receiver import Receiver
 
 TENANTS = ("acme", "globex")
 STYLES = ("task_state", "decision_log", "code_delta", "brief")
@@ -190,7 +190,7 @@ def test_a_custom_summarizer_gets_redacted_messages_and_can_leak_nothing(tmp_pat
 @pytest.mark.parametrize("is_up", [True, False])
 def test_no_line_of_a_key_is_in_requests_or_in_the_spool(is_up: bool, tmp_path: Path) -> None:
     """Events and transcripts are redacted before they are written to disk or sent."""
-    with Receiver(Answer(body={"success": True})) as receiver:
+    with Receiver() as receiver:
         url = receiver.url if is_up else "http://127.0.0.1:1"
         exporter = AriadneExporter(url, "key", spool_dir=tmp_path / "events")
         storage = AriadneStorage(url, "key", spool_dir=tmp_path / "transcripts")

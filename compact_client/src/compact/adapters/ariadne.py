@@ -189,6 +189,11 @@ class TranscriptEncoder:
         """Return nothing: a transcript is uploaded as a whole."""
         return []
 
+    def is_confirmed(self, record: Record, body: Mapping[str, Any]) -> bool:
+        """Return True if the answer is about the transcript of a record."""
+        query, _ = _read_record(record)
+        return body.get("session") == query["session"] and isinstance(body.get("sha256"), str)
+
     def resolve_conflict(self, record: Record, body: Mapping[str, Any]) -> list[Record]:
         """Return the transcript with the next free step, if the server has named it."""
         next_step = body.get("next_step")

@@ -1,7 +1,8 @@
 """Send spooled records to the server, with retries.
 
-Runs on the worker thread. A record leaves the spool when the server has answered for it, so an interrupted request is
-sent again. The server is idempotent.
+Runs on the worker thread. A record leaves the spool when an Ariadne server has answered for it: JSON that says that
+everything was stored, or why not. A captive portal or a proxy that answers instead has stored nothing, whatever its
+status is. The record is then sent again, as after an interrupted request. The server is idempotent.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
 _REPEAT_WARNING_S = 60.0
 _MISCONFIGURED_RETRY_S = 30.0
-# Answers of something that is not an Ariadne server, or of an unexpected address on one. Events are kept until the
-# address is corrected.
-_WRONG_ADDRESS = (404, 405, 410)
+# Ariadne's own answers after which a record is sent again. The last are those of an unexpected address.
+_BUSY, _WRONG_KEY, _WRONG_ADDRESS = (408, 425, 429), (401, 403), (404, 405, 410)
+_RETRIED = {*_BUSY, *_WRONG_KEY, *_WRONG_ADDRESS}
 
 
 class Encoder(Protocol):
@@ -42,6 +43,9 @@ class Encoder(Protocol):
 
     def split(self, record: Record) -> list[Record]:
         """Return smaller records with the same items, or none if the record cannot be split."""
+
+    def is_confirmed(self, record: Record, body: Mapping[str, Any]) -> bool:
+        """Return True if the server's answer says that it has stored or rejected each item of a record."""
 
     def resolve_conflict(self, record: Record, body: Mapping[str, Any]) -> list[Record]:
         """Return the records to send instead of one that was answered with 409, or none."""
@@ -107,11 +111,11 @@ class Sender:
             return None
         if delay := self._backoff.remaining_s:
             return delay
-        response = self._try_post(record)
-        if response is None:
+        answer = self._try_post(record)
+        if answer is None:
             # Never 0, which means "continue immediately": a closing worker stops here instead of retrying.
             return max(0.001, self._backoff.remaining_s)
-        self._settle(record, response)
+        self._settle(record, *answer)
         if self.is_failing:
             pending = self._spool.pending
             suffix = f" Sending {pending} pending {self._encoder.noun}s." if pending else ""
@@ -125,21 +129,15 @@ class Sender:
         if self._client is not None:
             self._client.close()
 
-    def _settle(self, record: Record, response: Response) -> None:
-        """Remove a record that the server has answered for, and count its items."""
-        parts: list[Record] = []
-        if response.status == 413:
-            parts = self._encoder.split(record)
-        elif response.status == 409:
-            parts = self._encoder.resolve_conflict(record, response.body)
+    def _settle(self, record: Record, response: Response, parts: list[Record]) -> None:
+        """Replace a record by its parts, or remove it and count its items."""
         # Before the record is removed: a process that dies in between sends the items twice instead of never.
         for part in parts:
             self._spool.append(part)
         # If the spool was closed during the request, the next process sends the record again.
         if not self._spool.remove(record) or parts:
             return
-        rejected = response.body.get("rejected")
-        rejected = rejected if isinstance(rejected, list) else []
+        rejected = rejected_items(response.body)
         subject = self._encoder.describe(record)
         if response.status < 300:
             self._counts.sent += record.count - len(rejected)
@@ -152,31 +150,48 @@ class Sender:
             log_problem("Ariadne", f"The server rejected {subject} with HTTP {response.status}: {reason}")
         self._encoder.report(record, response.status, response.body)
 
-    def _try_post(self, record: Record) -> Response | None:
-        """Post a record. Return None if it must be retried."""
+    def _try_post(self, record: Record) -> tuple[Response, list[Record]] | None:
+        """Post a record. Return the server's answer and what to send instead, or None if it must be sent again."""
         try:
             response = self._post(record)
         except Exception as error:
             self._fail(f"{type(error).__name__}: {error}".strip(": "))
             return None
-        if response.status in (408, 425, 429) or response.status >= 500:
-            self._fail(f"HTTP {response.status}", retry_after_s=response.retry_after_s)
+        parts = self._parts(record, response)
+        if not parts and not self._is_final(record, response):
+            self._fail_response(response)
             return None
-        if response.status in (401, 403):
-            self._fail(
-                f"HTTP {response.status}: the server rejected the ingest key, check ARIADNE_API_KEY",
-                retry_after_s=_MISCONFIGURED_RETRY_S,
-            )
-            return None
-        if response.status in _WRONG_ADDRESS or 300 <= response.status < 400:
-            self._fail(
-                f"HTTP {response.status}: no Ariadne server answers at this address, check ARIADNE_URL "
-                "or run `compactctl doctor`",
-                retry_after_s=_MISCONFIGURED_RETRY_S,
-                is_repeated=False,
-            )
-            return None
-        return response
+        return response, parts
+
+    def _parts(self, record: Record, response: Response) -> list[Record]:
+        """Return the records to send instead of one that is too large or conflicts with another."""
+        if response.status == 413:
+            return self._encoder.split(record)
+        if response.status == 409:
+            return self._encoder.resolve_conflict(record, response.body)
+        return []
+
+    def _is_final(self, record: Record, response: Response) -> bool:
+        """Return True for an Ariadne server's own answer that it has stored or rejected the items of a record."""
+        if response.status < 300:
+            return response.body.get("success") is True and self._encoder.is_confirmed(record, response.body)
+        is_error = response.body.get("success") is False and isinstance(response.body.get("code"), str)
+        return is_error and 400 <= response.status < 500 and response.status not in _RETRIED
+
+    def _fail_response(self, response: Response) -> None:
+        """Schedule a retry after a response that says nothing about the record."""
+        status = response.status
+        if status in _BUSY or status >= 500:
+            self._fail(f"HTTP {status}", retry_after_s=response.retry_after_s)
+        elif status in _WRONG_KEY:
+            problem = f"HTTP {status}: the server rejected the ingest key, check ARIADNE_API_KEY"
+            self._fail(problem, retry_after_s=_MISCONFIGURED_RETRY_S)
+        elif status < 300 and response.body.get("success") is True:
+            self._fail(f"HTTP {status}: the server did not confirm everything that was sent")
+        else:
+            problem = f"HTTP {status}: no Ariadne server answers at this address, check ARIADNE_URL "
+            problem += "or run `compactctl doctor`"
+            self._fail(problem, retry_after_s=_MISCONFIGURED_RETRY_S, is_repeated=False)
 
     def _post(self, record: Record) -> Response:
         import httpx
@@ -226,3 +241,9 @@ class Sender:
             f"Cannot send to {self._endpoint.display_url} ({problem}). "
             f"Unsent {self._encoder.noun}s are kept {place}. Next attempt in {delay_s:.1f} s.",
         )
+
+
+def rejected_items(body: Mapping[str, Any]) -> list[Any]:
+    """Return the items of a record that the server rejected, with their reasons."""
+    rejected = body.get("rejected")
+    return rejected if isinstance(rejected, list) else []

@@ -10,6 +10,7 @@ from typing import Any
 
 from compact.delivery import fast_json
 from compact.delivery.counts import Counts
+from compact.delivery.sender import rejected_items
 from compact.delivery.spool import Record
 from compact.delivery.stderr import log_problem
 from compact.events import WarningEvent, flat_record, iso, utc_now
@@ -68,6 +69,11 @@ class EventEncoder:
             return [_pack([encode_event(event, max_bytes=half)]) for event in batch] if half > _MIN_EVENT_BYTES else []
         middle = len(batch) // 2
         return [_pack([_dumps(event) for event in half]) for half in (batch[:middle], batch[middle:])]
+
+    def is_confirmed(self, record: Record, body: Mapping[str, Any]) -> bool:
+        """Return True if the server has counted each event of a record, as stored or as rejected."""
+        count = body.get("count")
+        return type(count) is int and count + len(rejected_items(body)) == record.count
 
     def resolve_conflict(self, record: Record, body: Mapping[str, Any]) -> list[Record]:
         """Return nothing: events do not conflict."""
