@@ -200,6 +200,21 @@ def test_siblings_of_a_protected_result_are_cleared_once_they_are_old():
     ]
 
 
+@pytest.mark.req("R-PROT-1")
+@pytest.mark.parametrize("renderer", RENDERERS)
+def test_siblings_are_old_also_in_a_long_turn(renderer):
+    """One user message and many tool calls are one recent turn. The recent tool pairs decide what is old."""
+    recorder = Recorder()
+    items = [{"role": "user", "content": "go"}, *todo(1, "line of words here " * 900)]
+    manager = small_manager(recorder, window=12_000, policy={"renderer": renderer})
+    for number in range(14):
+        items += tool_pair(number, f"file {number} " + "delta words " * 250)
+        prompt = manager.preflight("s", items)
+    assert "todo list 1" in json.dumps(prompt)
+    assert "line of words here line" not in json.dumps(prompt)
+    assert manager.remember("s").tokens < 6_000
+
+
 @pytest.mark.req("A-END-1", "R-PROT-1")
 @pytest.mark.parametrize("fmt", ["chat", "anthropic"])
 @pytest.mark.parametrize("renderer", RENDERERS)

@@ -155,7 +155,7 @@ def partition_units(
     """
     free = _free_units(units, messages, pins)
     turn_rules, recent_turns = _recent_turn_rules(free, keep_turns)
-    pair_rules, tool_pairs = _recent_pair_rules(free, keep_pairs)
+    pair_rules, tool_pairs = recent_pair_rules(free, keep_pairs)
     rules = {**pins, **_required_rules(free, keep_turns), **turn_rules, **pair_rules}
     return Partition(
         *_split(units, free, pins, rules),
@@ -285,7 +285,7 @@ def _group_turns(units: Sequence[Unit]) -> list[list[Unit]]:
     return turns
 
 
-def _recent_pair_rules(free: Sequence[Unit], keep: int) -> tuple[dict[int, str], int]:
+def recent_pair_rules(free: Sequence[Unit], keep: int) -> tuple[dict[int, str], int]:
     """Return the rules that keep the last tool pairs, and the number of those pairs."""
     rules: dict[int, str] = {}
     kept = 0

@@ -2,7 +2,8 @@
 
 Some results of a prompt are cleared whatever the draft: siblings of a protected result. A provider rejects a response
 without one of its results, so a pinned unit keeps the results of all calls of the response. Once the unit is older than
-the recent window, only the protected result must stay whole. The others are cleared after the summarizer has read them.
+the recent window or the recent tool pairs, only the protected result must stay whole. The others are cleared after the
+summarizer has read them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from compact.messages import Message
 from compact.messages.codecs.base import Codec
 from compact.messages.span import SpanReference
 from compact.messages.units import Unit, group_units
-from compact.planning.partition import PROTECTED_TOOL, Partition, partition_units, pin_rules
+from compact.planning.partition import (
+    PROTECTED_TOOL,
+    Partition,
+    newest_unit,
+    partition_units,
+    pin_rules,
+    recent_pair_rules,
+)
 from compact.planning.plan import ClearRecord, CompactionPlan
 from compact.planning.strategies import StrategyContext
 from compact.policy import CompactPolicy
@@ -129,8 +137,11 @@ def _find_siblings(
     """Yield the results that only stay because a protected tool was called at the same time."""
     if not any(rule.startswith(PROTECTED_TOOL) for rule in pins.values()):
         return
-    for unit in _policy_partition(units, messages, pins, policy).pinned_layer:
-        if pins[unit.first].startswith(PROTECTED_TOOL):
+    # One user message can start many tool calls, so the recent turns alone do not say what is old.
+    recent_pairs = min([*recent_pair_rules(units, policy.keep_tool_io_pairs)[0], newest_unit(units).first])
+    start = max(recent_pairs, _policy_partition(units, messages, pins, policy).window_start)
+    for unit in units:
+        if pins.get(unit.first, "").startswith(PROTECTED_TOOL) and unit.last < start:
             yield from _siblings_in(unit, messages, policy.protected_tools, plan, codec, count_text)
 
 
