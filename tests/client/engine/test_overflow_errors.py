@@ -206,6 +206,21 @@ OVERFLOW_ERRORS: dict[str, tuple[str, int | None, int | None]] = {
         204800,
         None,
     ),
+    "total number": (
+        "The total number of tokens in the prompt exceeds the limit of 8192",
+        8192,
+        None,
+    ),
+    "messages too long": (
+        "messages too long: maximum allowed context 8192",
+        8192,
+        None,
+    ),
+    "prompt longer": (
+        "the prompt is longer than the context window (n_ctx=4096)",
+        4096,
+        None,
+    ),
     "groq": (
         "Please reduce the length of the messages or completion.",
         None,

@@ -59,6 +59,9 @@ _PHRASES = (
     "request too large for model context",
     "string_above_max_length",
     "the input is longer than",
+    "longer than the context window",
+    "messages too long",
+    "number of tokens in the prompt exceeds",
     "kv cache is full",
 )
 # Texts that also occur in other errors, such as "temperature must be <= 2", unless they count tokens.
@@ -97,7 +100,7 @@ _LIMIT = (
     rf"\d \+ \d+ > {_N}",
     rf"(?:context (?:length|window|size)|prompt length|model length|token limit|the limit)(?! by )\D{{0,12}}?{_N}",
     rf"cannot exceed {_N}",
-    rf"maximum allowed (?:length|token size) \(?{_N}",
+    rf"maximum allowed (?:length|token size|context) \(?{_N}",
     rf"(?:limit is|maximum length:) {_N}",
 )
 # The tokens of the whole request, with the completion that it asks for.
