@@ -283,12 +283,14 @@ def test_a_window_must_be_larger_than_the_buffer() -> None:
     assert CompactConfig("gpt-5", 1501).max_context_tokens == 1501
 
 
-@pytest.mark.req("K-CFG-1")
-def test_a_manual_compaction_with_an_unknown_window_says_so() -> None:
-    """There is nothing to aim at, so the error names both settings that would help."""
-    manager = CompactManager(CompactConfig("gpt-5", None))
-    with pytest.raises(ConfigError, match=r"max_context_tokens is unknown.*auto_compact_token_limit"):
-        manager.manual_compact("s", [Message("user", f"message {n} " + "word " * 40) for n in range(40)])
+def test_a_manual_compaction_with_an_unknown_window_keeps_what_the_policy_says() -> None:
+    """There is no size to aim at, so the numbers of turns and tool pairs decide alone."""
+    manager = CompactManager(CompactConfig("gpt-5", None, policy=CompactPolicy(keep_recent_turns=3)))
+    messages = [Message("user" if n % 2 == 0 else "assistant", f"message {n} " + "word " * 40) for n in range(41)]
+    prompt = manager.manual_compact("s", messages)
+    assert prompt[0].is_summary
+    assert prompt[1:] == messages[-7:]
+    assert manager.preflight("s", [*messages, Message("assistant", "ok")])[:-1] == prompt
 
 
 @pytest.mark.req("K-CFG-1")

@@ -50,6 +50,19 @@ def test_recovery_removes_the_oldest_messages_until_the_call_succeeds():
 
 
 @pytest.mark.req("R-OVER-1")
+@pytest.mark.parametrize("words", [5, 40, 200])
+def test_recovery_keeps_what_the_message_allows(words):
+    """The answer of 4,000 tokens leaves 4,192 for the prompt. Much less than that would lose messages for nothing."""
+    manager = manager_with(Recorder(), window=100_000)
+    messages = [message.to_dict() for message in chat_turns(1_400 // (words + 10) + 1, words)]
+    while manager.preflight("s", messages) == messages and manager.remember("s").tokens < 7_000:
+        messages += [message.to_dict() for message in chat_turns(1, words, start=len(messages))]
+    error = RuntimeError("input length and `max_tokens` exceed context limit: 7000 + 4000 > 8192")
+    manager.recover("s", messages, error)
+    assert 0.65 * 4_192 <= manager.remember("s").tokens <= 4_192
+
+
+@pytest.mark.req("R-OVER-1")
 def test_recovery_stops_after_three_attempts():
     """The fourth overflow reaches the caller. Any other error is raised immediately."""
     manager = manager_with(Recorder())

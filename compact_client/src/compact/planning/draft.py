@@ -14,7 +14,7 @@ from compact.exceptions import InsufficientBudget
 from compact.messages.units import Unit
 from compact.planning.limits import TokenLimits
 from compact.planning.partition import Partition, newest_unit
-from compact.planning.partition_search import Conversation, PartitionSearch, Step
+from compact.planning.partition_search import Conversation, PartitionSearch, SearchStart, Step
 from compact.planning.tool_results.non_replayable import RULE, NonReplayableUnits, select_non_replayable
 from compact.policy import CompactPolicy, Floor
 
@@ -96,13 +96,14 @@ def draft_compaction(
     non_replayable_ids: Collection[str] = (),
     goal_tokens: int | None = None,
     floor: Floor = "turn",
+    start: SearchStart = "policy",
     keep_least: bool = False,
 ) -> Draft:
     """Return the draft that keeps the most messages and fits the budget.
 
     `partitions` is the search of the renderer. `goal_tokens` is the request size that a manual compaction tries to
-    reach by shortening the summary. `floor` is the least that may be kept. `keep_least` skips every draft above that
-    floor, for a summary that needs as much space as possible.
+    reach by shortening the summary. `start` is the most that is tried, and `floor` the least that may be kept.
+    `keep_least` skips every draft above that floor, for a summary that needs as much space as possible.
 
     Raises `InsufficientBudget` if even the smallest draft does not fit.
     """
@@ -130,6 +131,7 @@ def draft_compaction(
             folds_replacements=folds_replacements,
             goal_tokens=goal_tokens,
             floor=floor,
+            start=start,
             non_replayable=select_non_replayable(
                 [unit for unit in free if unit is not newest],
                 conversation.messages,
@@ -165,6 +167,7 @@ class _Drafter:
     folds_replacements: bool
     goal_tokens: int | None
     floor: Floor
+    start: SearchStart
     non_replayable: NonReplayableUnits
 
     def draft(self, *, keep_least: bool) -> Draft:
@@ -205,7 +208,8 @@ class _Drafter:
     def _steps(self) -> Iterator[Step]:
         kept_tokens = self.pinned_tokens + self.conversation.tokens_of(self.non_replayable.kept)
         available_tokens = self.limits.soft_limit_tokens - kept_tokens
-        for step in self.partitions(PartitionSearch(self.conversation, self.policy, self.floor, available_tokens)):
+        search = PartitionSearch(self.conversation, self.policy, self.floor, available_tokens, self.start)
+        for step in self.partitions(search):
             yield step._replace(partition=step.partition.keep(self.non_replayable.kept, RULE))
 
     def _measure(self, partition: Partition, reasons: tuple[str, ...], *, is_floor: bool) -> Draft:
@@ -233,6 +237,9 @@ class _Drafter:
         if covered_tokens == 0:
             return 0
         share = _summary_share(self.policy, self.limits, self.pinned_tokens)
+        if self.start == "everything":
+            # The messages come first, and the summary gets what they leave.
+            share = min(share, int((self.limits.budget_tokens - self.pinned_tokens) * _MIN_SUMMARY_SHARE))
         return max(MIN_SUMMARY_TOKENS, min(share, self._useful_summary(covered_tokens)))
 
     def _largest_summary(self, draft: Draft, *, is_floor: bool) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from compact.exceptions import ConfigError
 from compact.policy import CompactPolicy
 
 # Shares of the trigger that a compacted request may fill. A session without measured growth arrives with its whole
@@ -67,20 +66,17 @@ def limits_for(
     growth_tokens: float = 0.0,
     *,
     budget_tokens: int | None = None,
+    used_tokens: int = 0,
 ) -> TokenLimits:
     """Return the limits that a policy sets for a window.
 
-    If the window is unknown, `auto_compact_token_limit` is used in its place. `growth_tokens` is the average number of
-    tokens that a call of this session adds, or 0 if it has not been measured. `budget_tokens` replaces the window minus
-    the policy's buffer.
+    If the window is unknown, `auto_compact_token_limit` is used in its place, or the request itself, so that only the
+    policy's own numbers of turns and tool pairs decide what a manual compaction keeps.
+
+    `growth_tokens` is the average number of tokens that a call of this session adds, or 0 if it has not been measured.
+    `budget_tokens` replaces the window minus the policy's buffer.
     """
-    window = window_tokens or policy.auto_compact_token_limit
-    if window is None:
-        raise ConfigError(
-            "max_context_tokens",
-            "is unknown, so a compaction has no size to aim at. Set it to the model's window, or set "
-            "policy.auto_compact_token_limit",
-        )
+    window = window_tokens or policy.auto_compact_token_limit or used_tokens
     budget = window if window_tokens is None else window - policy.hard_cap_buffer
     budget = budget if budget_tokens is None else budget_tokens
     trigger = window if trigger_tokens is None else trigger_tokens

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from compact.messages import Message
 from compact.messages.units import Unit
-from compact.planning.partition import Partition, partition_for_bridge, partition_units, reduction_steps
+from compact.planning.partition import Partition, Reduction, partition_for_bridge, partition_units, reduction_steps
 from compact.planning.pruning import prune
 from compact.policy import CompactPolicy, Floor
 
@@ -22,6 +23,11 @@ class Step(NamedTuple):
     partition: Partition
     reason: str
     is_floor: bool
+
+
+SearchStart = Literal["policy", "everything"]
+# From one partition that keeps more than the policy asks for to the next.
+_STEP_RATIO = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +63,15 @@ class PartitionSearch:
     floor: Floor
     available_tokens: int
     """The limit for all unpinned messages and the summary."""
+    start: SearchStart = "policy"
+    """The first partition to try. `everything`: all turns and tool pairs, so that no more goes than has to."""
 
 
 def recent_partitions(search: PartitionSearch) -> Iterator[Step]:
     """Yield partitions that keep the recent turns and tool pairs, less and less of them."""
     conversation = search.conversation
-    for reduction in reduction_steps(search.policy, search.floor):
+    larger = _larger_steps(search) if search.start == "everything" else ()
+    for reduction in itertools.chain(larger, reduction_steps(search.policy, search.floor)):
         partition = partition_units(
             conversation.units,
             conversation.messages,
@@ -72,6 +81,16 @@ def recent_partitions(search: PartitionSearch) -> Iterator[Step]:
         )
         partition = prune(partition, conversation.messages, conversation.sizes, search.policy, search.available_tokens)
         yield Step(partition, reduction.reason, reduction.is_floor)
+
+
+def _larger_steps(search: PartitionSearch) -> Iterator[Reduction]:
+    """Yield numbers of turns and tool pairs from those of the whole conversation down to the policy's."""
+    units, policy = search.conversation.units, search.policy
+    turns = sum(unit.kind in ("user", "assistant") for unit in units)
+    pairs = sum(unit.pairs for unit in units)
+    while turns > policy.keep_recent_turns or pairs > policy.keep_tool_io_pairs:
+        yield Reduction(max(turns, policy.keep_recent_turns), max(pairs, policy.keep_tool_io_pairs), "")
+        turns, pairs = int(turns * _STEP_RATIO), int(pairs * _STEP_RATIO)
 
 
 def bridge_partitions(search: PartitionSearch) -> Iterator[Step]:

@@ -11,7 +11,7 @@ from compact.engine.token_counter import PlanTextCounter
 from compact.messages.units import Unit
 from compact.planning.draft import Draft, EarlierTokens, draft_compaction
 from compact.planning.limits import TokenLimits
-from compact.planning.partition_search import Conversation
+from compact.planning.partition_search import Conversation, SearchStart
 from compact.planning.plan import CompactionPlan
 from compact.planning.strategies.externalize import POINTER_TOKENS
 from compact.planning.tool_results.durability import ToolDurabilityPolicy
@@ -36,6 +36,7 @@ class DraftTerms:
     counter: PlanTextCounter
     fixed_tokens: int
     floor: Floor
+    start: SearchStart
     is_manual: bool
     can_externalize: bool
 
@@ -71,6 +72,7 @@ def make_draft(prompt: Prompt, terms: DraftTerms, limits: TokenLimits, *, keep_l
         earlier=_earlier_tokens(prompt, terms),
         non_replayable_ids=_results_to_keep(prompt, terms),
         floor=terms.floor,
+        start=terms.start,
         keep_least=keep_least,
         goal_tokens=goal_tokens,
     )

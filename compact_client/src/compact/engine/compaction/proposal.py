@@ -91,6 +91,7 @@ class Inputs:
             self.decision.trigger_tokens,
             self.growth_tokens,
             budget_tokens=self.engine.budget_tokens(self.session),
+            used_tokens=self.decision.used_tokens,
         )
 
     @property
@@ -106,6 +107,8 @@ class Inputs:
             counter=PlanTextCounter(engine.counter, session.redaction.restore),
             fixed_tokens=self.fixed.total + engine.counter.reply_overhead(session.request.messages),
             floor=self.floor,
+            # The provider accepts what fits, so a recovery removes no more than that.
+            start="everything" if self.trigger == "overflow" else "policy",
             is_manual=self.note is not None,
             can_externalize=stores and not self.is_after_rehydration,
         )
