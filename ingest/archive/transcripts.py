@@ -26,7 +26,7 @@ from ingest.archive.hash_chain import Link, format_time
 from ingest.archive.link_clock import link_time
 from ingest.archive.transcript_format import BadTranscript, Parsed, Redact, archived_line, parse_messages
 from ingest.decoding.redaction import redact_messages
-from ingest.decoding.schema import SESSION_MAX_BYTES
+from ingest.decoding.schema import CONTROL, SESSION_MAX_BYTES
 from ingest.models import ChainLink, Content, Project, Transcript, session_key
 
 BY_CLIENT = "client"
@@ -238,8 +238,8 @@ def expire(*, is_dry: bool = False) -> dict[Project, int]:
 
 
 def _check_arguments(session_id: str, step: int) -> None:
-    if not session_id or len(session_id.encode()) > SESSION_MAX_BYTES or "\x00" in session_id:
-        raise BadTranscript("session", f"must have 1 to {SESSION_MAX_BYTES} bytes and no NUL character")
+    if not session_id or len(session_id.encode()) > SESSION_MAX_BYTES or CONTROL.search(session_id):
+        raise BadTranscript("session", f"must have 1 to {SESSION_MAX_BYTES} bytes and no control characters")
     if not 0 <= step <= MAX_STEP:
         raise BadTranscript("step", f"must be between 0 and {MAX_STEP}")
 

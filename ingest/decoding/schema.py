@@ -7,6 +7,7 @@ found again, because an id is missing or a time is impossible, are rejected with
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
 import msgspec
@@ -49,6 +50,8 @@ _STATUSES = {
 }
 # Text of this length fits into an id in any script, since a character has at most four bytes.
 _SHORT_CHARS = ID_MAX_BYTES // 4
+# In an id, they would forge lines of mails and logs.
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # Shorter JSON cannot be too deep, since brackets come in pairs.
 _SHALLOW_BYTES = 2 * MAX_DEPTH
 
@@ -246,11 +249,14 @@ def _encode_checked(value: Any, path: str) -> bytes:
 
 def _ids(event: Event) -> tuple[str, str, str | None]:
     trace_id, span_id, parent_id = event.trace_id, event.span_id, event.parent_id
-    if type(trace_id) is not str or not 0 < len(trace_id) <= _SHORT_CHARS:
+    # Not all texts that `isprintable` is False for have control characters. The functions look closer.
+    if type(trace_id) is not str or not 0 < len(trace_id) <= _SHORT_CHARS or not trace_id.isprintable():
         trace_id = _required_id(trace_id, "trace_id")
-    if type(span_id) is not str or not 0 < len(span_id) <= _SHORT_CHARS:
+    if type(span_id) is not str or not 0 < len(span_id) <= _SHORT_CHARS or not span_id.isprintable():
         span_id = _required_id(span_id, "span_id")
-    if parent_id is not None and (type(parent_id) is not str or not 0 < len(parent_id) <= _SHORT_CHARS):
+    if parent_id is not None and (
+        type(parent_id) is not str or not 0 < len(parent_id) <= _SHORT_CHARS or not parent_id.isprintable()
+    ):
         parent_id = _id(parent_id, "parent_id", ID_MAX_BYTES)
     return trace_id, span_id, parent_id
 
@@ -263,13 +269,15 @@ def _required_id(value: str | int | None, path: str) -> str:
 
 
 def _id(value: str | int | None, path: str, max_bytes: int) -> str | None:
-    if type(value) is str and 0 < len(value) <= _SHORT_CHARS:
+    if type(value) is str and 0 < len(value) <= _SHORT_CHARS and value.isprintable():
         return value
     if value is None or value == "":
         return None
     text = value if isinstance(value, str) else str(value)
     if len(text) > _SHORT_CHARS and len(text.encode()) > max_bytes:
         raise InvalidEvent(path, f"longer than {max_bytes} bytes")
+    if match := CONTROL.search(text):
+        raise InvalidEvent(path, f"has the control character U+{ord(match[0]):04X}")
     return text
 
 
@@ -278,15 +286,17 @@ def _session(event: Event, data: dict[str, Any]) -> str | None:
     if event.session_id and (session_id := _id(event.session_id, "session_id", SESSION_MAX_BYTES)):
         return session_id
     named = data.get("session_id")
-    return named if type(named) is str and 0 < len(named) <= _SHORT_CHARS else _session_in(data)
+    if type(named) is str and 0 < len(named) <= _SHORT_CHARS and named.isprintable():
+        return named
+    return _session_in(data)
 
 
 def _session_in(data: dict[str, Any]) -> str | None:
-    # Data may contain anything under these keys. A value that is too long is not an id.
+    # Data may contain anything under these keys. A value that is too long or has several lines is not an id.
     session_id = session_of(data)
-    if session_id is None or len(session_id) <= _SHORT_CHARS or len(session_id.encode()) <= SESSION_MAX_BYTES:
-        return session_id
-    return None
+    if session_id is None or len(session_id.encode()) > SESSION_MAX_BYTES or CONTROL.search(session_id):
+        return None
+    return session_id
 
 
 class _Statuses(dict[str | None, str]):

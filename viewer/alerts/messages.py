@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.conf import settings
@@ -20,6 +21,9 @@ from viewer.templatetags.ariadne import session_url
 Kind = AlertRule.Kind
 _MAX_FACTS = 10
 _MAX_FACT_CHARS = 200
+# Mattermost reads Markdown, mentions and bare addresses beside Slack's markup. What escapes them in one chat is shown
+# by the other, so an invisible space separates what it looks for: `@all`, `[text](url)`, `https://` and `www.`.
+_MARKUP = re.compile(r"@|\](?=\()|:(?=//)|\bwww(?=\.)")
 
 
 def alert_title(rule: AlertRule, figures: dict[str, int], *, is_test: bool) -> str:
@@ -92,7 +96,7 @@ def email_text(alert: Alert) -> tuple[str, str]:
     lines = [alert.title, "", f"Project: {project.name}", f"Rule: {rule.name} ({describe_condition(rule)})"]
     if alert.figures.get("suppressed"):
         lines.append(f"{format_count(alert.figures['suppressed'], 'match')} during the cool-down before.")
-    lines += ["", *(f"{entry['id'][:200]}: {_session_address(entry)}" for entry in alert.sessions)]
+    lines += ["", *(f"{log.clean(entry['id'][:200])}: {_session_address(entry)}" for entry in alert.sessions)]
     if facts := lost_facts(alert):
         lines += ["", "Lost facts:", *(f"- {fact}" for fact in facts)]
     lines += ["", f"All alerts: {_alerts_address(project)}"]
@@ -149,8 +153,9 @@ def _slack_text(alert: Alert, project: Project, sessions: list[dict[str, Any]]) 
 
 
 def _escape(text: str) -> str:
-    """Escape Slack's control characters, so that names from agents cannot mention people or forge links."""
-    return log.clean(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("|", "¦")
+    """Escape markup, so that names from agents cannot mention people, or forge links and images."""
+    escaped = log.clean(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("|", "¦")
+    return _MARKUP.sub("\\g<0>\u200b", escaped)
 
 
 def _session_address(entry: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from ingest.decoding.otlp.protobuf_format import read_protobuf
 from ingest.decoding.otlp.span_data import OtlpEvent, OtlpSpan
 from ingest.decoding.otlp.wire_messages import Status
 from ingest.decoding.records import Decoded, Rejection, Span, Trace
-from ingest.decoding.schema import KIND_MAX_CHARS, NAME_MAX_CHARS, SESSION_MAX_BYTES, InvalidEvent, truncate
+from ingest.decoding.schema import CONTROL, KIND_MAX_CHARS, NAME_MAX_CHARS, SESSION_MAX_BYTES, InvalidEvent, truncate
 from ingest.decoding.span_stats import stats_of
 from ingest.errors import RequestError, TooLarge
 
@@ -103,6 +103,8 @@ def _session_id(attributes: dict[str, Any]) -> str | None:
     session_id = session_of(attributes)
     if session_id is not None and len(session_id.encode()) > SESSION_MAX_BYTES:
         raise InvalidEvent("attributes.session.id", f"longer than {SESSION_MAX_BYTES} bytes")
+    if session_id is not None and CONTROL.search(session_id):
+        raise InvalidEvent("attributes.session.id", "has a control character")
     return session_id
 
 

@@ -6,6 +6,7 @@ import email
 import ipaddress
 import json
 import threading
+import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -20,7 +21,7 @@ from receiver import Answer, Receiver
 
 from ingest.models import IngestKey, Project, Session, Span
 from viewer.alerts import delivery, encryption, evaluation
-from viewer.alerts.messages import alert_title
+from viewer.alerts.messages import alert_title, email_text, webhook_body
 from viewer.models import Alert, AlertDelivery, AlertRule, AuditEntry, Membership
 
 Kind = AlertRule.Kind
@@ -159,6 +160,25 @@ def test_lost_facts_reach_a_webhook_and_a_mailbox(ours: Project, webhook: Receiv
         assert "their-session" not in sent
     assert set(AlertDelivery.objects.values_list("state", flat=True)) == {"sent"}
     assert Alert.objects.filter(project=theirs).count() == 0
+
+
+@pytest.mark.parametrize("markup", ["@all", "@channel", "[x](", "![i](", "https://", "www.evil"])
+def test_names_have_no_markup_of_a_chat(markup: str) -> None:
+    """Neither that of Slack nor the Markdown of Mattermost."""
+    rule = AlertRule(name=f"rule {markup}", kind=Kind.FACTS_LOST, threshold=1)
+    alert = Alert(rule=rule, project=Project(slug="p", name=f"project {markup}"), fired_at=timezone.now())
+    alert.title, alert.figures = f"title {markup}", {"count": 1, "worst": 1}
+    alert.sessions = [
+        {"key": str(uuid.uuid4()), "id": f"session {markup}\nforged: line", "value": 1, "count": 1, "span": ""}
+    ]
+    body = webhook_body(alert)
+    addresses = [body["sessions"][0]["url"], body["url"]]
+    text = body["text"]
+    for address in addresses:
+        assert address in text
+        text = text.replace(address, "")
+    assert markup not in text and "session" in text
+    assert "\nforged" not in email_text(alert)[1]
 
 
 @pytest.mark.django_db
