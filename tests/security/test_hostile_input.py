@@ -39,22 +39,28 @@ def test_a_decompression_bomb_is_rejected(server, encoding: str):
 
 
 @pytest.mark.req("P-SEC-1")
-@pytest.mark.parametrize(
-    "session", ["../../../etc/cron.d/x", "..\\..\\x", "/etc/passwd", "~root", "s\r\nX-Injected: 1", "CON", "a/b/c"]
-)
-def test_a_session_id_cannot_inject_a_path_or_a_header(server, login_as, session: str):
+@pytest.mark.parametrize("session", ["../../../etc/cron.d/x", "..\\..\\x", "/etc/passwd", "~root", "CON", "a/b/c"])
+def test_a_session_id_cannot_inject_a_path(server, login_as, session: str):
     """It is stored as text, and the downloaded file has a safe name."""
     body = b'{"role":"user","content":"hello"}\n'
     response = archive(server, body, session=session)
     assert response.status_code in {200, 201}, response.text
     auditor = login_as("auditor")
     (row,) = [r for r in auditor.get("/api/transcripts/").json()["results"] if r["session"] == session]
-    download = auditor.get(f"/api/transcripts/{row['id']}/download/", params={"reason": session})
+    reason = f"{session}\r\nX-Injected: 1"
+    download = auditor.get(f"/api/transcripts/{row['id']}/download/", params={"reason": reason})
     name = download.headers["content-disposition"].split('filename="')[1].split('"')[0]
     assert download.status_code == 200 and "/" not in name and "\\" not in name and not name.startswith(".")
     assert "x-injected" not in download.headers
     entry = auditor.get("/api/audit/", params={"action": "transcript.download"}).json()["results"][0]
     assert "\n" not in entry["target"] + entry["reason"] and "\r" not in entry["target"]
+
+
+@pytest.mark.req("P-SEC-1")
+def test_a_session_id_with_a_line_break_is_rejected(server):
+    """Such an id would start a line or a header of its own wherever it is shown."""
+    response = archive(server, b'{"role":"user","content":"hello"}\n', session="s\r\nX-Injected: 1")
+    assert response.status_code == 400 and response.json()["rejected"][0]["path"] == "session", response.text
 
 
 @pytest.mark.req("P-SEC-1")

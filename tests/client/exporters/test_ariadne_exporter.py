@@ -298,7 +298,7 @@ def test_rejected_events_are_logged_and_not_retried(make: Make, capsys: pytest.C
 PLANTED = "planted-secret"
 
 
-@pytest.mark.req("S-ARI-1", "A-FLT-2")
+@pytest.mark.req("S-ARI-1")
 @pytest.mark.parametrize(
     "answer",
     [
