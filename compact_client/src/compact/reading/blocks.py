@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from compact.messages import Message, ToolCall
+from compact.reading.lines.listings import MAX_OUTPUT_CHARS, add_paths, fold_listings, is_path, split_imports
 from compact.reading.lines.markup import plain_lines
 from compact.reading.lines.pasted_text import split_pasted
 from compact.reading.lines.record_lines import Record, read_result, record_lines
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from compact.summary.entries import Entry
 
 MAX_SENTENCE_CHARS: Final = 320  # Longer sentences are split at commas, because a long line brings irrelevant text.
-MAX_OUTPUT_CHARS: Final = 200  # Tool output and code carry less information per character.
 FAILED_MARK: Final = " → failed"  # at the end of a call that failed or that the user rejected
 _MAX_ROW_CHARS: Final = 400
 _MAX_ARGUMENT_CHARS: Final = 200
@@ -66,22 +66,6 @@ _TAG: Final = re.compile(r"</?[A-Za-z][\w:-]*/?>")
 _CONTROL_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _FENCE: Final = "```"
 _COMMIT_TEXT: Final = re.compile(r"\bgit commit\b.*<<-?\s?['\"]?\w+['\"]?$")
-
-_PATH_LINE: Final = re.compile(r"[~.\w@+-]*(?:/[\w.@+-]+)+/?")
-_IMPORTS_START: Final = "import (\n"  # of Go
-_IMPORTS: Final = re.compile(r"import \(\n[^)]*+\)")
-_PACKAGE: Final = re.compile(r'^([\s\d→|]*+)("[\w.-]++(?:/[\w.-]++)+")$', re.MULTILINE)
-_PATHS_LABEL: Final = "listed files: "
-# A row of `ls -l`. Its name is a tenth of it, and the rest is hardly ever needed again.
-_LISTED_FILE: Final = re.compile(
-    r"([d-])[rwxsStT-]{9}[.+@]? +\d+ +\S+ +\S+ +\d+ +(?:\w{3} +\d+|\d+ +\w{3}|\d{4}-\d\d-\d\d) +[\d:]+ +([^ ]+)"
-)
-_PASSED_LABEL: Final = "passed packages: "
-_UNTESTED_LABEL: Final = "packages without tests: "
-_LISTED_PACKAGE: Final = re.compile(r"ok\s+(\S+)\s+(?:\(cached\)|[\d.]+s)(?:\s.*)?|\?\s+(\S+)\s+\[no test files\]")
-_LISTING_SUM: Final = re.compile(r"total \d+")
-_MIN_LISTED_PATHS: Final = 2
-_PATHS_PER_LINE: Final = 3
 _COMMAND_KEYS: Final = ("command", "cmd", "script", "action", "code", "query", "sql")
 _PATH_KEYS: Final = frozenset({"file_path", "path", "filename", "file", "notebook_path"})
 _RANGE_KEYS: Final = frozenset({"offset", "limit", "view_range", "start_line", "end_line"})
@@ -372,15 +356,15 @@ def output_lines(text: str) -> list[str]:
     """Return the lines of a tool output without line numbers and separator lines."""
     lines: list[str] = []
     paths: list[str] = []
-    for raw in plain_lines(_split_imports(_fold_listings(text))):
+    for raw in plain_lines(split_imports(fold_listings(text))):
         line = raw.strip()
         if line and line[0].isdigit():
             line = _LINE_NUMBER.sub("", line)
-        if _is_path(line):
+        if is_path(line):
             paths.append(line)
             continue
         if paths:
-            _add_paths(lines, paths)
+            add_paths(lines, paths)
             paths = []
         if len(line) < 4 or not (line[0].isalnum() or line.strip("-=_*#~|+`./\\<>(){}[];:,! ")):
             continue
@@ -390,80 +374,13 @@ def output_lines(text: str) -> list[str]:
         else:
             lines += _split_sentences(line, MAX_OUTPUT_CHARS)
     if paths:
-        _add_paths(lines, paths)
+        add_paths(lines, paths)
     return lines
 
 
 # A million tokens of text fit into these two, which take about 20 MB.
 _prose_blocks: Final[TextCache[Sequence[tuple[Sequence[str], bool]]]] = TextCache(prose_blocks, max_chars=4_000_000)
 _output_lines: Final[TextCache[Sequence[str]]] = TextCache(output_lines, max_chars=4_000_000)
-
-
-def _is_path(line: str) -> bool:
-    return "/" in line and " " not in line and "\t" not in line and _PATH_LINE.fullmatch(line) is not None
-
-
-def _split_imports(text: str) -> str:
-    """Write each imported package as a statement, because its path alone says nothing."""
-    if _IMPORTS_START not in text:
-        return text
-    return _IMPORTS.sub(lambda imports: _PACKAGE.sub(r"\1import \2", imports.group()), text)
-
-
-def _fold_listings(text: str) -> str:
-    """Replace the rows of `ls -l` and the packages that `go test` lists by lines of names."""
-    if "rw-" not in text and "ok  \t" not in text and "[no test files]" not in text:
-        return text
-    lines: list[str] = []
-    names: dict[str, list[str]] = {}
-    for line in text.split("\n"):
-        row = _listed_row(line.strip())
-        if row is not None:
-            names.setdefault(row.label, []).extend(row.names)
-            continue
-        _add_names(lines, names)
-        lines.append(line)
-    _add_names(lines, names)
-    return "\n".join(lines)
-
-
-class _ListedRow(NamedTuple):
-    label: str
-    names: Sequence[str]
-
-
-def _listed_row(line: str) -> _ListedRow | None:
-    """Return what a row of a listing names, which is nothing for its first line, or None for any other line."""
-    if match := _LISTED_FILE.fullmatch(line):
-        kind, name = match.groups()
-        return _ListedRow(_PATHS_LABEL, () if name in (".", "..") else (f"{name}/" if kind == "d" else name,))
-    if match := _LISTED_PACKAGE.fullmatch(line):
-        passed, untested = match.groups()
-        return _ListedRow(_PASSED_LABEL, (passed,)) if passed else _ListedRow(_UNTESTED_LABEL, (untested,))
-    return _ListedRow(_PATHS_LABEL, ()) if _LISTING_SUM.fullmatch(line) else None
-
-
-def _add_names(lines: list[str], names_by_label: dict[str, list[str]]) -> None:
-    """Add the names of a listing as lines with a label, and forget them."""
-    for label, names in names_by_label.items():
-        line = label
-        for name in names:
-            if len(line) + len(name) > MAX_OUTPUT_CHARS and line != label:
-                lines.append(line.rstrip())
-                line = label
-            line += f"{name} "
-        if names:
-            lines.append(line.rstrip())
-    names_by_label.clear()
-
-
-def _add_paths(lines: list[str], paths: list[str]) -> None:
-    """Add a listing of paths as lines of several paths with a label."""
-    if len(paths) < _MIN_LISTED_PATHS:
-        lines += paths
-        return
-    for start in range(0, len(paths), _PATHS_PER_LINE):
-        lines.append(f"{_PATHS_LABEL}{' '.join(paths[start : start + _PATHS_PER_LINE])}")
 
 
 def _split_line(line: str, limit: int) -> list[str]:
