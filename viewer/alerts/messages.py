@@ -33,14 +33,14 @@ def alert_title(rule: AlertRule, figures: dict[str, int], *, is_test: bool) -> s
     count, worst = figures["count"], figures["worst"]
     return {
         Kind.FACTS_LOST: (
-            f"{count:,} compactions lost facts. The worst lost {worst:,}."
+            f"{count:,} compactions lost facts, the worst of them {worst:,}"
             if count > 1
             else f"A compaction lost {format_count(worst, 'fact')}"
         ),
         Kind.FALLBACK: f"{format_count(count, 'summary fallback')} within {format_minutes(rule.window_minutes)}",
         Kind.OVERFLOW: f"{format_count(count, 'context overflow')} within {format_minutes(rule.window_minutes)}",
         Kind.NEAR_LIMIT: (
-            f"{count:,} sessions are near the context limit. The fullest prompt is at {worst}%."
+            f"{count:,} sessions are near the context limit, the fullest at {worst}%"
             if count > 1
             else f"A session filled {worst}% of its context window"
         ),

@@ -121,12 +121,13 @@ def ours() -> Project:
     ("kind", "count", "worst", "title"),
     [
         (Kind.FACTS_LOST, 1, 1, "A compaction lost 1 fact"),
-        (Kind.FACTS_LOST, 5, 97, "5 compactions lost facts. The worst lost 97."),
+        (Kind.FACTS_LOST, 5, 97, "5 compactions lost facts, the worst of them 97"),
         (Kind.NEAR_LIMIT, 1, 96, "A session filled 96% of its context window"),
-        (Kind.NEAR_LIMIT, 3, 96, "3 sessions are near the context limit. The fullest prompt is at 96%."),
+        (Kind.NEAR_LIMIT, 3, 96, "3 sessions are near the context limit, the fullest at 96%"),
     ],
 )
-def test_titles_are_sentences(kind: str, count: int, worst: int, title: str) -> None:
+def test_a_title_is_one_clause(kind: str, count: int, worst: int, title: str) -> None:
+    """Home continues it with " in" and the name of the session."""
     assert alert_title(AlertRule(kind=kind), {"count": count, "worst": worst}, is_test=False) == title
 
 
