@@ -91,11 +91,13 @@ class Stack:
         self.web.wait()
 
     def kill_postgres(self) -> None:
-        """Kill the postmaster with SIGKILL. Its children notice and exit."""
+        """Kill the postmaster with SIGKILL. Its children notice and exit, after a commit that they may just do."""
         process = self.postgres.process
         assert process is not None
+        children = psutil.Process(process.pid).children(recursive=True)
         process.kill()
         process.wait()
+        assert wait_until(lambda: not any(map(_is_alive, children))), "processes of the killed server still run"
 
     def stall_postgres(self, is_stalled: bool) -> None:
         """Suspend or resume all processes of the server."""
@@ -112,7 +114,7 @@ class Stack:
             try:
                 self.postgres.start()
             except PostgresError as error:
-                # The children of the killed server may not have released its shared memory yet.
+                # A child that started just before the kill may not have released its shared memory yet.
                 errors.append(error)
                 return False
             return True
@@ -324,6 +326,14 @@ Fault = Callable[[Stack], None]
 def kill_web(stack: Stack) -> None:
     stack.kill_web()
     stack.start_web()
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    """False also for a process that has ended and only waits for its parent."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def kill_postgres(stack: Stack) -> None:
