@@ -191,6 +191,22 @@ def test_view_is_in_the_address_and_survives_reload_and_back(sign_in: SignIn, co
         page.reload()
 
 
+def test_another_change_of_the_view_keeps_a_new_zoom(sign_in: SignIn, compacted_session: str) -> None:
+    """Also in the same moment, before the zoom is in the address."""
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted_session}/")
+    expect(page.get_by_test_id("compaction-marker")).to_have_count(2)
+    page.get_by_label("Span kinds").evaluate(
+        """(select) => {
+          select.value = "error";
+          select.dispatchEvent(new Event("change", { bubbles: true }));
+          document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "+", bubbles: true }));
+        }"""
+    )
+    expect(page).to_have_url(re.compile("kind=error"))
+    expect(page.get_by_role("button", name="Reset zoom")).to_be_visible()
+
+
 def test_kind_compaction_lists_only_checks_that_compacted(sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("operator")
     page.goto(f"/sessions/{compacted_session}/")

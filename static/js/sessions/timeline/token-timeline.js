@@ -8,6 +8,7 @@ import { TokenChart } from "./token-chart.js";
 class TokenTimeline extends HTMLElement {
   /** @type {(() => void)[]} */ #unsubscribe = [];
   /** @type {{ checks: unknown, bySpan: Map<string, number> } | null} */ #index = null;
+  /** The zoom of the address when it was last read. @type {[number, number] | null} */ #restoredZoom = null;
   #chart = new TokenChart({
     onSelect: (span) => store.select(span),
     onSettle: (range) => {
@@ -46,11 +47,14 @@ class TokenTimeline extends HTMLElement {
     this.#chart.setSelected(this.#selectedIndex());
   }
 
-  /** Take axis and zoom from the address. */
+  /** Take axis and zoom from the address. The chart's own zoom gets there when it has settled, so another change of the
+   * view in between must not undo it. */
   #restore() {
     const { axis, gaps, zoom } = store.view;
     if (axis !== this.#chart.scale || gaps !== this.#chart.shortenGaps) this.#chart.setAxis(axis, gaps);
-    if (zoom?.[0] !== this.#chart.zoom?.[0] || zoom?.[1] !== this.#chart.zoom?.[1]) this.#chart.setZoom(zoom);
+    const isNew = zoom !== this.#restoredZoom;
+    this.#restoredZoom = zoom;
+    if (isNew && (zoom?.[0] !== this.#chart.zoom?.[0] || zoom?.[1] !== this.#chart.zoom?.[1])) this.#chart.setZoom(zoom);
     this.#header.setAxis(axis, gaps);
   }
 
