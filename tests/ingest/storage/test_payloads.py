@@ -204,7 +204,7 @@ def read_all(session: Session, secret: str) -> dict[str, Any]:
     start = compaction.started_at
     assert start is not None
     span = queries.span(session, "t:g", with_payload=True)
-    rows = [row for row, _ in queries.spans_with_arguments(session, ["t:t1", "t:g"])]
+    rows = sorted((row for row, _ in queries.spans_with_arguments(session, ["t:t1", "t:g"])), key=lambda row: row.key)
     results = search({session.project_id: Visibility.CONTENT}, secret, limit=20).results
     return {
         "span": (span.has_payload, span.payload) if span else None,
