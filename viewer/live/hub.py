@@ -13,7 +13,7 @@ import json
 import logging
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
@@ -145,7 +145,9 @@ class Hub:
         self._subscriptions[project_id].add(subscription)
         try:
             if project_id not in self._cursors:
-                self._cursors[project_id] = await read(last_seq, project_id)
+                seq = await read(last_seq, project_id)
+                # Another socket may have set it in between. A later seq would skip changes that it waits for.
+                self._cursors.setdefault(project_id, seq)
             if session is not None and session.session_key not in self._checks:
                 self._checks[session.session_key] = await read(fresh_checks, session, Visibility.CONTENT)
                 self._span_counts[session.session_key] = session.span_count
@@ -218,26 +220,29 @@ class Hub:
             after = self._cursors.get(project_id)
             if after is None:
                 return
-            change = await read(self._fetch, project_id, after)
+            readers = set(self._subscriptions.get(project_id, ()))
+            change = await read(self._fetch, project_id, after, readers)
             if change is None or project_id not in self._subscriptions:
                 return
             self._cursors[project_id] = change.seq
             await self._reload_moved(change)
             self._update_checks(change)
             for subscription in list(self._subscriptions[project_id]):
+                # The query does not know what a socket wants that came after it began. That socket reads by itself.
+                subscription.is_behind |= subscription not in readers
                 subscription.put(change)
             if len(change.spans) < BATCH_ROWS:
                 return
 
-    def _fetch(self, project_id: int, after: int) -> Change | None:
-        subscriptions = self._subscriptions.get(project_id, set())
+    def _fetch(self, project_id: int, after: int, readers: Collection[Subscription]) -> Change | None:
+        """Read the sessions that changed after a seq, and the spans of those that readers follow."""
         sessions = queries.sessions_after(project_id, after)
         if not sessions:
             return None
         # Everything up to here is committed, because seqs follow the order of commits within a project.
         upto = sessions[-1].last_seq
-        watched = {s.session_key for s in subscriptions if s.session_key}
-        wants_all = any(s.session_key is None and s.wants_spans for s in subscriptions)
+        watched = {reader.session_key for reader in readers if reader.session_key}
+        wants_all = any(reader.session_key is None and reader.wants_spans for reader in readers)
         selected = [session for session in sessions if wants_all or session.session_key in watched]
         spans = queries.spans_between(selected, after, upto, Visibility.CONTENT, limit=BATCH_ROWS)
         if len(spans) == BATCH_ROWS:
