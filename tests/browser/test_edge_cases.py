@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from datetime import UTC, datetime, timedelta
 
@@ -169,6 +170,28 @@ def test_drag_ends_when_the_browser_releases_the_pointer(sign_in: SignIn, compac
     page.mouse.up()
     page.mouse.click(box["x"] + 500, middle)
     expect(page.locator('.span-row[aria-selected="true"]')).to_have_count(1)
+    expect(page.get_by_role("button", name="Reset zoom")).to_be_hidden()
+
+
+def test_drag_ends_when_the_pointer_comes_back_without_a_button(sign_in: SignIn, compacted_session: str) -> None:
+    """A capture that is lost before the next event is not reported."""
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted_session}/")
+    expect(page.get_by_test_id("compaction-marker")).to_have_count(1)
+    page.locator(".timeline-stage").evaluate(
+        """(stage) => {
+          const { left, top, height } = stage.getBoundingClientRect();
+          stage.setPointerCapture = () => {};
+          const send = (type, x, buttons) =>
+            stage.dispatchEvent(new PointerEvent(type, { clientX: left + x, clientY: top + height / 2, buttons }));
+          send("pointerdown", 200, 1);
+          send("pointermove", 500, 0);
+          send("pointerdown", 500, 1);
+          send("pointerup", 500, 0);
+        }"""
+    )
+    expect(page.locator('.span-row[aria-selected="true"]')).to_have_count(1)
+    expect(page).to_have_url(re.compile("span="))
     expect(page.get_by_role("button", name="Reset zoom")).to_be_hidden()
 
 

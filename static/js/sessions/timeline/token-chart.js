@@ -267,13 +267,15 @@ export class TokenChart {
     this.hover(-1);
     this.stage.setPointerCapture(event.pointerId);
     const move = (/** @type {PointerEvent} */ moveEvent) => {
+      if (!moveEvent.buttons) return end();
       const to = this.#xOf(moveEvent);
       this.#brush.hidden = Math.abs(to - from) < MIN_DRAG_PX;
       this.#brush.style.left = `${Math.min(from, to)}px`;
       this.#brush.style.width = `${Math.abs(to - from)}px`;
     };
     const up = (/** @type {PointerEvent} */ upEvent) => this.#endDrag(from, this.#xOf(upEvent));
-    // Also fires without a pointerup, for example when a touch starts to scroll the page.
+    // Capture is also lost without a pointerup, for example when a touch starts to scroll the page. If that was before
+    // the next event, the browser reports nothing, and only the buttons tell.
     const end = () => {
       this.#brush.hidden = true;
       this.stage.removeEventListener("pointermove", move);
