@@ -103,6 +103,16 @@ class RedactionRule(models.Model):
         return self.name or self.value
 
 
+class Cell(models.Model):
+    """The last sequence number of a cell. See `ingest.storage.sequence`."""
+
+    cell = models.BigIntegerField(primary_key=True)
+    seq = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"cell {self.cell} up to {self.seq}"
+
+
 # Sessions within a tenth of the trigger will compact within a turn or two.
 IS_NEAR_LIMIT = Q(trigger_tokens__gt=0, last_tokens__gte=F("trigger_tokens") * 0.9)
 IS_LOSSY = Q(worst_retention__lt=0.9)  # `ingest.decoding.facts.LOSSY_SHARE`, which the index has as a constant
@@ -293,7 +303,7 @@ class Span(models.Model):
     trace_id = models.TextField()
     span_id = models.TextField()
     project_id = models.IntegerField()
-    seq = models.BigIntegerField()  # increases with each change, in commit order within a project
+    seq = models.BigIntegerField()  # increases with each change, in commit order within a cell
     parent_id = models.TextField(null=True)  # noqa: DJ001 - NULL means no parent
     kind = models.TextField(default="")
     name = models.TextField(default="")

@@ -1,6 +1,6 @@
-"""Write the records of one project in one transaction: traces, sessions, spans and aggregates.
+"""Write the records of one cell in one transaction: traces, sessions, spans and aggregates.
 
-All writes to a project hold its advisory lock, so sequence numbers increase in commit order and nothing that is read
+All writes to a cell hold its lock (`sequence`), so sequence numbers increase in commit order and nothing that is read
 here can change before it is written. Spans are inserted with one COPY. A stored span for which new data arrived is
 read, merged, deleted and inserted again.
 """
@@ -14,9 +14,10 @@ from datetime import UTC, date, datetime
 
 from compact.events.reading import REPORTING_KINDS
 
+from ingest.cells import project_of
 from ingest.decoding.labels import Label
 from ingest.decoding.records import Record, Span, Trace
-from ingest.storage import labels, messages, session_assignment
+from ingest.storage import labels, messages, sequence, session_assignment
 from ingest.storage.database import copy_rows
 from ingest.storage.database.pg_arrays import encode_array
 from ingest.storage.database.pipeline import Pipeline, Query
@@ -33,18 +34,13 @@ from ingest.storage.figures.trends import HourRow
 from ingest.storage.merge import merge, merge_traces
 from ingest.storage.messages import KnownMessages
 from ingest.storage.payloads import DATA, PAYLOAD
-from ingest.storage.session_assignment import SpanGroups
+from ingest.storage.session_assignment import Move, SpanGroups
 
 SpanKey = tuple[str, str]
 SessionSpans = dict[uuid.UUID, list[Span]]
 Deltas = dict[uuid.UUID, SessionDelta]
 Days = dict[uuid.UUID, date]
-# First half of the advisory lock. The second half is the project id.
-LOCK_SPACE = 0x41524941
 
-# Takes the lock before the number, so that numbers increase in commit order.
-_LOCK_AND_NEXT_SEQ = "SELECT nextval('ingest_seq') FROM (SELECT pg_advisory_xact_lock(%s, %s)) AS locked"
-_NEXT_SEQ = "SELECT nextval('ingest_seq')"
 _FIND_SESSIONS = "SELECT session_key, day, trend_model FROM ingest_session WHERE session_key = ANY(%s::uuid[])"
 _FIND_SPANS = f"""
 SELECT s.trace_id, s.span_id, s.parent_id, s.kind, s.name, s.status, s.started_at, s.ended_at, {DATA}, {PAYLOAD}
@@ -55,13 +51,15 @@ _DELETE_SPANS = """
 DELETE FROM ingest_span s USING unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
 WHERE (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)
 """
+_COUNT_SPANS = "SELECT count(*) FROM ingest_span WHERE session_key = %s AND session_day = %s AND trace_id = %s"
 # Citus cannot update the distribution column, so a move is a delete and an insert.
 _MOVE_SPANS = """
 WITH gone AS (DELETE FROM ingest_span WHERE session_key = %s AND session_day = %s AND trace_id = %s RETURNING *)
 INSERT INTO ingest_span (session_key, session_day, seq, project_id, trace_id, span_id, parent_id, kind, name, status,
   started_at, ended_at, tokens, arguments_hash, data, packed_data, payload, packed_payload)
-SELECT %s, %s, nextval('ingest_seq'), project_id, trace_id, span_id, parent_id, kind, name, status, started_at,
-  ended_at, tokens, arguments_hash, data, packed_data, payload, packed_payload FROM gone ON CONFLICT DO NOTHING
+SELECT %s, %s, %s::bigint + row_number() OVER (), project_id, trace_id, span_id, parent_id, kind, name, status,
+  started_at, ended_at, tokens, arguments_hash, data, packed_data, payload, packed_payload
+FROM gone ON CONFLICT DO NOTHING
 """
 _REPORTS = f"""
 SELECT {SPAN_COLUMNS}, NULL FROM ingest_span
@@ -88,9 +86,9 @@ class SharedReports:
 
 @dataclass(slots=True)
 class Committed:
-    """Changes that a commit made in one project."""
+    """Changes that a commit made in one cell."""
 
-    project_id: int
+    cell: int
     seq: int = 0
     stored: int = 0
     sessions: set[uuid.UUID] = field(default_factory=set)
@@ -117,7 +115,7 @@ class KnownSessions:
 
 async def write(
     pipeline: Pipeline,
-    project_id: int,
+    cell: int,
     records: Sequence[Record],
     *,
     maybe_stored: Container[SpanKey] | None,
@@ -128,17 +126,19 @@ async def write(
     `maybe_stored` has the spans that may already be in the table. None means that any span may be. If another span is
     there, the transaction fails with UniqueViolation.
     """
+    project_id = project_of(cell)
     groups, traces = _group_records(records)
     new_assignments = session_assignment.new_assignments(project_id, groups, traces)
     session_ids = session_assignment.session_ids(project_id, groups, new_assignments)
     message_texts = known_messages.find_missing(project_id, _message_texts(records), datetime.now(UTC).date())
     ((seq,),), trace_rows, session_rows, message_rows = await pipeline.fetch(
-        (_LOCK_AND_NEXT_SEQ, (LOCK_SPACE, project_id)),
+        # Each span has a number, and each session that changes without one.
+        sequence.take(cell, 2 * len(records)),
         session_assignment.find_traces(new_assignments),
         _find_sessions(session_ids),
         (messages.FIND, (project_id, list(message_texts))),
     )
-    result = Committed(project_id, seq, messages=list(message_texts))
+    result = Committed(cell, seq, messages=list(message_texts))
     sessions = KnownSessions()
     sessions.add((row[1], row[8], row[9]) for row in trace_rows)
     sessions.add(session_rows)
@@ -148,9 +148,7 @@ async def write(
     moved_keys = {key for move in moves for key in (move.old_key, move.new_key)}
     session_keys = {*spans, *(assignment.session_key for assignment in assignments.values()), *moved_keys}
     new_sessions = await _find_new_sessions(pipeline, session_keys, session_ids, sessions)
-    for move in moves:
-        old_day, new_day = days[move.old_key], days[move.new_key]
-        pipeline.queue(_MOVE_SPANS, (move.old_key, old_day, move.trace_id, move.new_key, new_day))
+    await _move_spans(pipeline, cell, moves, days)
     deltas: Deltas = {}
     changed_spans = await _merge_stored_spans(pipeline, spans, days, deltas, maybe_stored, result)
     last_seqs = await _copy_spans(pipeline, project_id, changed_spans, days, seq) if changed_spans else {}
@@ -169,8 +167,20 @@ async def write(
         pipeline, project_id, deltas, last_seqs, seq + result.stored, sessions.without_model
     )
     if moved_keys:
-        result.seq = await _rebuild_aggregates(pipeline, project_id, moved_keys, days)
+        result.seq = await _rebuild_aggregates(pipeline, cell, moved_keys, days)
     return result
+
+
+async def _move_spans(pipeline: Pipeline, cell: int, moves: Sequence[Move], days: Days) -> None:
+    """Move the stored spans of traces to another session. Each gets a new number."""
+    if not moves:
+        return
+    old_keys = [(move.old_key, days[move.old_key], move.trace_id) for move in moves]
+    counts = [count for ((count,),) in await pipeline.fetch(*((_COUNT_SPANS, key) for key in old_keys))]
+    (((seq,),),) = await pipeline.fetch(sequence.take(cell, sum(counts)))
+    for move, old_key, count in zip(moves, old_keys, counts, strict=True):
+        pipeline.queue(_MOVE_SPANS, (*old_key, move.new_key, days[move.new_key], seq - 1))
+        seq += count
 
 
 def _message_texts(records: Sequence[Record]) -> dict[bytes, bytes]:
@@ -183,7 +193,7 @@ def _message_texts(records: Sequence[Record]) -> dict[bytes, bytes]:
 
 def _store_messages(pipeline: Pipeline, result: Committed, texts: dict[bytes, bytes], stored: set[bytes]) -> None:
     """Insert the messages that are not stored yet, and give the others today's date."""
-    project_id, today = result.project_id, result.day
+    project_id, today = project_of(result.cell), result.day
     if stored:
         pipeline.queue(messages.SET_DAY, (today, project_id, list(stored), today))
     new = {digest: text for digest, text in texts.items() if digest not in stored}
@@ -439,9 +449,10 @@ def _update_usage(pipeline: Pipeline, project_id: int, deltas: Deltas) -> None:
         pipeline.queue(usage.ADD_HOURLY, parameters)
 
 
-async def _rebuild_aggregates(pipeline: Pipeline, project_id: int, keys: set[uuid.UUID], days: Days) -> int:
+async def _rebuild_aggregates(pipeline: Pipeline, cell: int, keys: set[uuid.UUID], days: Days) -> int:
     """Aggregate sessions again from their spans and traces. Return a number higher than all of theirs."""
-    (((first_seq,),),) = await pipeline.fetch((_NEXT_SEQ, ()))
+    project_id = project_of(cell)
+    (((first_seq,),),) = await pipeline.fetch(sequence.take(cell, len(keys) + 1))
     for position, key in enumerate(sorted(keys)):
         steps = rebuild_session(pipeline.queue, project_id, key, days[key], first_seq + position)
         await run_in_pipeline(pipeline, steps)

@@ -1,10 +1,10 @@
 """Notify readers of commits through the channel layer.
 
-A notification has no content, only a pointer. Each commit sends one per project, to one group:
+A notification has no content, only a pointer. Each commit sends one per cell, to one group:
 
-    {"type": "spans.committed", "project": 1, "seq": 4711, "sessions": ["<uuid>", …]}
+    {"type": "spans.committed", "cell": 1024, "project": 1, "seq": 4711, "sessions": ["<uuid>", …]}
 
-`seq` is the highest sequence number of the commit. Within a project, numbers increase in commit order. Notifications
+`seq` is the highest sequence number of the commit. Within a cell, numbers increase in commit order. Notifications
 may be lost or duplicated, so readers fetch everything after the last number they saw. `sessions` has at most
 `MAX_SESSIONS` entries, and `"more": true` is set if there are more.
 """
@@ -17,6 +17,8 @@ from collections.abc import Iterable
 
 from channels.layers import get_channel_layer
 
+from ingest.cells import project_of
+
 logger = logging.getLogger("ariadne.ingest")
 
 GROUP = "ingest.commits"
@@ -24,10 +26,16 @@ MESSAGE_TYPE = "spans.committed"
 MAX_SESSIONS = 200
 
 
-async def publish(project_id: int, seq: int, session_keys: Iterable[uuid.UUID]) -> bool:
+async def publish(cell: int, seq: int, session_keys: Iterable[uuid.UUID]) -> bool:
     """Send one notification. Return False if the channel layer failed, in which case readers poll."""
     keys = [str(key) for key in session_keys]
-    notification = {"type": MESSAGE_TYPE, "project": project_id, "seq": seq, "sessions": keys[:MAX_SESSIONS]}
+    notification = {
+        "type": MESSAGE_TYPE,
+        "cell": cell,
+        "project": project_of(cell),
+        "seq": seq,
+        "sessions": keys[:MAX_SESSIONS],
+    }
     if len(keys) > MAX_SESSIONS:
         notification["more"] = True
     layer = get_channel_layer()

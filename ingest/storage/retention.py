@@ -2,7 +2,7 @@
 
 A day's partition is dropped once all projects with sessions in it have passed their retention. Until then, the sessions
 of the projects that have passed theirs are deleted row by row. Projects under legal hold, and projects without a
-retention period, keep everything. Deletion runs under each project's write lock, so no commit sees a partial state.
+retention period, keep everything. Deletion runs under the lock of each cell, so no commit sees a partial state.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from django.db.backends.utils import CursorWrapper
 from django.dispatch import Signal
 
 from ingest.archive import transcripts
+from ingest.cells import cells_of
 from ingest.models import Activity, HourlyUsage, Project, Session, Trend
-from ingest.storage import labels, messages
-from ingest.storage.commit import LOCK_SPACE
+from ingest.storage import labels, messages, sequence
 from ingest.storage.database import partitions
 
 logger = logging.getLogger("ariadne.ingest")
@@ -127,8 +127,8 @@ def _expire_day(cursor: CursorWrapper, day: date, today: date, report: Report, *
     (report.dropped_days if drops_partition else report.reduced_days).append(day)
     if is_dry:
         return
-    for project_id in sorted(expired_ids):
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LOCK_SPACE, project_id])
+    for cell in cells_of(*sorted(expired_ids)):
+        sequence.lock(cursor, cell)
     arguments: tuple[date, list[int]] = (day, sorted(expired_ids))
     expired = Session.objects.filter(day=day, project_id__in=expired_ids)
     expiring.send(sender=None, session_keys=expired.values("session_key"))

@@ -190,7 +190,6 @@ def fill(
             report(f"filled day {number + 1} of {days}: {total:,} spans")
         sessions = days * chunks_per_day * CONCURRENT_SESSIONS
         total = sessions * SPANS_PER_SESSION
-        connection.execute("SELECT setval('ingest_seq', %s)", (total + 65536,))
         # The words are there. Without this, a server would spend half of its time on the index.
         connection.execute(
             "INSERT INTO ingest_searchstate (project_id, seq) VALUES (%s, %s)"

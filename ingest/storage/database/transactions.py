@@ -13,6 +13,7 @@ import psycopg
 from psycopg import errors as pg
 
 from ingest import metrics
+from ingest.cells import cells_of, project_of
 from ingest.decoding.records import Record
 from ingest.errors import Unavailable
 from ingest.storage.commit import Committed, SpanKey, write
@@ -44,16 +45,16 @@ class Transactions:
 
     async def run(self, parts: Iterable[tuple[int, Sequence[Record]]]) -> None:
         """Write records, given with their project, in one transaction. Then notify readers."""
-        by_project: dict[int, list[Record]] = {}
+        by_cell: dict[int, list[Record]] = {}
         for project_id, records in parts:
-            by_project.setdefault(project_id, []).extend(records)
+            by_cell.setdefault(cells_of(project_id)[0], []).extend(records)
         looks_up_all = False
         for attempt in range(_MAX_ATTEMPTS):
             is_new = self._pipeline is None or self._pipeline.connection.closed
             pipeline = await self._connect()
             await self._create_partitions(pipeline.connection)
             try:
-                results = await self._write(pipeline, by_project, looks_up_all=looks_up_all)
+                results = await self._write(pipeline, by_cell, looks_up_all=looks_up_all)
             except (pg.UniqueViolation, pg.InternalError_):
                 # A span is already stored that this process does not know of, so look all of them up. Citus reports a
                 # duplicate in a COPY as an internal error.
@@ -81,19 +82,19 @@ class Transactions:
         raise Unavailable("The database could not commit. Try again later.")
 
     async def _write(
-        self, pipeline: Pipeline, by_project: dict[int, list[Record]], *, looks_up_all: bool
+        self, pipeline: Pipeline, by_cell: dict[int, list[Record]], *, looks_up_all: bool
     ) -> list[Committed]:
         started_at = time.monotonic()
         async with pipeline.transaction():
             results = [
                 await write(
                     pipeline,
-                    project_id,
+                    cell,
                     records,
-                    maybe_stored=None if looks_up_all else self._open_spans.of_project(project_id),
+                    maybe_stored=None if looks_up_all else self._open_spans.of_cell(cell),
                     known_messages=self._messages,
                 )
-                for project_id, records in sorted(by_project.items())
+                for cell, records in sorted(by_cell.items())
             ]
         metrics.commit_seconds.observe(time.monotonic() - started_at)
         return results
@@ -101,11 +102,11 @@ class Transactions:
     def _finish(self, result: Committed) -> None:
         """Update caches and metrics after a commit, and notify readers."""
         self._open_spans.update(result)
-        self._messages.add(result.project_id, result.messages, result.day)
+        self._messages.add(project_of(result.cell), result.messages, result.day)
         metrics.stored.inc(result.stored)
         self._written_rows += result.stored
         if result.sessions:
-            task = asyncio.create_task(publish(result.project_id, result.seq, result.sessions))
+            task = asyncio.create_task(publish(result.cell, result.seq, result.sessions))
             self._notifications.add(task)
             task.add_done_callback(self._notifications.discard)
 
@@ -148,22 +149,22 @@ class OpenSpans:
 
     def update(self, result: Committed) -> None:
         for key in result.closed:
-            self._keys.pop((result.project_id, key), None)
+            self._keys.pop((result.cell, key), None)
         for key in result.opened:
-            self._keys[result.project_id, key] = None
+            self._keys[result.cell, key] = None
         while len(self._keys) > _MAX_OPEN_SPANS:
             self._keys.popitem(last=False)
 
-    def of_project(self, project_id: int) -> ProjectOpenSpans:
-        return ProjectOpenSpans(self._keys, project_id)
+    def of_cell(self, cell: int) -> CellOpenSpans:
+        return CellOpenSpans(self._keys, cell)
 
 
-class ProjectOpenSpans:
-    """Open spans of one project, as a container of span keys."""
+class CellOpenSpans:
+    """Open spans of one cell, as a container of span keys."""
 
-    def __init__(self, keys: OrderedDict[tuple[int, SpanKey], None], project_id: int) -> None:
+    def __init__(self, keys: OrderedDict[tuple[int, SpanKey], None], cell: int) -> None:
         self._keys = keys
-        self._project_id = project_id
+        self._cell = cell
 
     def __contains__(self, key: object) -> bool:
-        return (self._project_id, key) in self._keys
+        return (self._cell, key) in self._keys

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from django.db import connection, transaction
-from django.db.backends.utils import CursorWrapper
 
+from ingest.cells import cell_of, cells_of
 from ingest.models import Session
-from ingest.storage.commit import LOCK_SPACE
+from ingest.storage import sequence
 from ingest.storage.figures import trends, usage
 from ingest.storage.figures.rebuild import rebuild_session, run_with_cursor
 
@@ -41,7 +41,7 @@ def recount(project_id: int | None = None, *, after: uuid.UUID | None = None) ->
     rows = sessions.values_list("project_id", "session_key", "day").iterator(chunk_size=1000)
     for count, (owner_id, key, day) in enumerate(rows, done + 1):
         with transaction.atomic(), connection.cursor() as cursor:
-            _lock(cursor, owner_id)
+            sequence.lock(cursor, cell_of(owner_id, key))
             run_with_cursor(cursor, rebuild_session(cursor.execute, owner_id, key, day, 0))
         yield Progress(key, count, total)
     for owner_id in owner_ids:
@@ -54,10 +54,7 @@ def sum_hours(project_id: int) -> None:
     Needed after a rolling upgrade, in which processes of a version without these sums stored sessions.
     """
     with transaction.atomic(), connection.cursor() as cursor:
-        _lock(cursor, project_id)
+        for cell in cells_of(project_id):
+            sequence.lock(cursor, cell)
         for statement in (trends.DELETE_TREND, trends.SUM_TREND, usage.DELETE_HOURLY, usage.SUM_HOURLY):
             cursor.execute(statement, {"project_id": project_id})
-
-
-def _lock(cursor: CursorWrapper, project_id: int) -> None:
-    cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LOCK_SPACE, project_id])

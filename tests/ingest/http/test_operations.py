@@ -18,13 +18,13 @@ import psycopg
 import pytest
 from channels.layers import get_channel_layer
 
+from ingest.cells import cells_of
 from ingest.errors import RateLimited
 from ingest.http import endpoints, keys
 from ingest.http.limits import MemoryLimit, RateLimit
 from ingest.http.service import run_service
 from ingest.models import Project, Session
 from ingest.storage import notifications, writer
-from ingest.storage.commit import LOCK_SPACE
 from tests.wait import wait_until
 
 from ..conftest import Wire
@@ -111,13 +111,14 @@ def test_a_full_queue_is_429_and_loses_nothing(start_server: Any) -> None:
         ThreadPoolExecutor(len(bodies)) as senders,
     ):
         assert http.post("/ingest", json=span("full", "first")).status_code == 200
-        database.execute("SELECT pg_advisory_lock(%s, id::int) FROM ingest_project", [LOCK_SPACE])
+        database.execute("BEGIN")
+        database.execute("SELECT FROM ingest_cell FOR UPDATE")
         accepted = [senders.submit(http.post, "/ingest", json=body) for body in bodies]
         assert wait_until(lambda: "ariadne_ingest_queue_records 8000.0" in http.get("/metrics").text)
         limited = http.post("/ingest", json=span("full", "last"))
         assert (limited.status_code, limited.json()["code"]) == (429, "rate_limited")
         assert 1 <= int(limited.headers["retry-after"]) <= 10
-        database.execute("SELECT pg_advisory_unlock_all()")
+        database.execute("COMMIT")
         assert [response.result().status_code for response in accepted] == [200] * len(bodies)
         assert http.post("/ingest", json=span("full", "last")).status_code == 200
         assert database.execute("SELECT count(*) FROM ingest_span").fetchone() == (8_002,)
@@ -243,6 +244,7 @@ def test_readers_are_notified_after_the_commit() -> None:
     stored = Session.objects.get(session_id="live-trace")
     assert notification == {
         "type": notifications.MESSAGE_TYPE,
+        "cell": cells_of(project.pk)[0],
         "project": project.pk,
         "seq": stored.last_seq,
         "sessions": [str(stored.session_key)],
