@@ -48,3 +48,7 @@ loop_lag_seconds = Histogram(
 anchors = Counter("ariadne_anchors_total", "Anchors of the archive and the audit log written by this process")
 anchor_failures = Counter("ariadne_anchor_failures_total", "Anchors that could not be published", ["where"])
 job_failures = Counter("ariadne_job_failures_total", "Runs of a repeated job that failed", ["job"])
+retention_refusals = Counter(
+    "ariadne_retention_refusals_total", "Runs of retention that deleted nothing because a clock was not plausible"
+)
+retention_deleted = Counter("ariadne_retention_deleted_total", "Rows that retention deleted", ["what"])

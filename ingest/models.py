@@ -435,6 +435,30 @@ class SearchState(models.Model):
         return f"project {self.project_id} up to {self.seq}"
 
 
+class RetentionClock(models.Model):
+    """The time by which retention deletes, of which there is one row. See `ingest.storage.retention_clock`."""
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    checked_at = models.DateTimeField()  # the last plausible time
+    waited_s = models.BigIntegerField(default=0)  # seconds that have certainly passed in all runs
+    problem = models.TextField(default="")  # why nothing is deleted, or empty
+
+    def __str__(self) -> str:
+        return self.problem or f"checked at {self.checked_at}"
+
+
+class RetentionMark(models.Model):
+    """Data of a project that retention will delete: everything from before `cutoff`, after a day of grace."""
+
+    project = models.OneToOneField(Project, primary_key=True, on_delete=models.CASCADE, related_name="retention_mark")
+    cutoff = models.DateField()
+    marked_at = models.DateTimeField()
+    waited_s = models.BigIntegerField()  # of the clock at that time
+
+    def __str__(self) -> str:
+        return f"project {self.project_id} before {self.cutoff}"
+
+
 class Transcript(models.Model):
     """A redacted pre-compact transcript: an ordered list of message hashes, linked to the previous step."""
 

@@ -14,7 +14,8 @@ class ViewerConfig(AppConfig):
         from django.contrib.auth import signals  # noqa: PLC0415
 
         from ingest.archive.transcripts import expired  # noqa: PLC0415
-        from ingest.storage.retention import expiring  # noqa: PLC0415
+        from ingest.storage.retention import deleted, expiring  # noqa: PLC0415
+        from ingest.storage.retention_clock import accepted  # noqa: PLC0415
         from viewer.accounts import roles  # noqa: PLC0415
         from viewer.audit import receivers  # noqa: PLC0415
         from viewer.comments.queries import delete_expired  # noqa: PLC0415
@@ -24,5 +25,7 @@ class ViewerConfig(AppConfig):
         signals.user_logged_out.connect(receivers.record_logout, dispatch_uid="viewer.audit")
         signals.user_login_failed.connect(receivers.record_login_failure, dispatch_uid="viewer.audit")
         user_locked_out.connect(receivers.record_lockout, dispatch_uid="viewer.audit")
+        accepted.connect(receivers.record_accepted_clock, dispatch_uid="viewer.audit")
+        deleted.connect(receivers.record_deletion, dispatch_uid="viewer.audit")
         expired.connect(receivers.record_expiry, dispatch_uid="viewer.audit")
         expiring.connect(delete_expired, dispatch_uid="viewer.comments")

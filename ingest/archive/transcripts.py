@@ -7,27 +7,30 @@ chain, so that the archive always shows what it once contained.
 from __future__ import annotations
 
 import hashlib
+import logging
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Any
 
 import zstandard
 from asgiref.sync import sync_to_async
 from compact.redaction import MASK
 from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 from django.dispatch import Signal
-from django.utils import timezone
 
+from ingest import metrics
 from ingest.archive.hash_chain import Link, format_time
 from ingest.archive.link_clock import link_time
 from ingest.archive.transcript_format import BadTranscript, Parsed, Redact, archived_line, parse_messages
 from ingest.decoding.redaction import redact_messages
 from ingest.decoding.schema import CONTROL, SESSION_MAX_BYTES
 from ingest.models import ChainLink, Content, Project, Transcript, session_key
+
+logger = logging.getLogger("ariadne.ingest")
 
 BY_CLIENT = "client"
 MAX_STEP = 2**31 - 1
@@ -221,20 +224,30 @@ def delete(selected: Sequence[Transcript], *, reason: str, by: str) -> None:
         cursor.execute(_DELETE_UNUSED_TEXTS, [project_id, list(hashes), project_id])
 
 
-def expire(*, is_dry: bool = False) -> dict[Project, int]:
-    """Delete transcripts past their project's retention, and return their number by project. Honors legal holds."""
-    counts: dict[Project, int] = {}
-    for project in Project.objects.filter(retention_days__isnull=False, legal_hold=False):
-        cutoff = timezone.now() - timedelta(days=project.retention_days or 0)
-        old = Transcript.objects.filter(project_id=project.pk, received_at__lt=cutoff).order_by("received_at")
-        counts[project] = old.count()
-        if is_dry or not counts[project]:
-            continue
-        reason = f"older than {project.retention_days} days"
-        while batch := list(old[:_EXPIRE_BATCH]):
+def expire(cutoffs: Mapping[int, date]) -> dict[Project, int]:
+    """Delete the transcripts received before a day, by project, and return their number. Honors legal holds."""
+    counts = count_expired(cutoffs)
+    for project, count in counts.items():
+        cutoff = cutoffs[project.pk]
+        reason = f"received before {cutoff}, kept for {project.retention_days} days"
+        while batch := list(_received_before(project, cutoff)[:_EXPIRE_BATCH]):
             delete(batch, reason=reason, by="retention")
-        expired.send(Project, project=project, count=counts[project], reason=reason)
+        metrics.retention_deleted.labels("transcripts").inc(count)
+        logger.warning("retention_deleted project=%d target='before %s' transcripts=%d", project.pk, cutoff, count)
+        expired.send(Project, project=project, count=count, reason=reason)
     return counts
+
+
+def count_expired(cutoffs: Mapping[int, date]) -> dict[Project, int]:
+    """Return the number of transcripts received before a day, for projects that have any."""
+    projects = Project.objects.filter(pk__in=cutoffs, retention_days__isnull=False, legal_hold=False)
+    counts = {project: _received_before(project, cutoffs[project.pk]).count() for project in projects}
+    return {project: count for project, count in counts.items() if count}
+
+
+def _received_before(project: Project, day: date) -> QuerySet[Transcript]:
+    moment = datetime.combine(day, datetime.min.time(), UTC)
+    return Transcript.objects.filter(project_id=project.pk, received_at__lt=moment).order_by("received_at")
 
 
 def _check_arguments(session_id: str, step: int) -> None:

@@ -1,34 +1,43 @@
-"""Create partitions ahead of time and delete sessions past their project's retention.
+"""Create partitions ahead of time and delete data past its project's retention.
 
 A day's partition is dropped once all projects with sessions in it have passed their retention. Until then, the sessions
 of the projects that have passed theirs are deleted row by row. Projects under legal hold, and projects without a
 retention period, keep everything. Deletion runs under the lock of each cell, so no commit sees a partial state.
+
+Nothing is deleted before it was marked for a day, or by a clock that is not plausible: see
+`ingest.storage.retention_clock`. Each deletion is a line in the log and an entry of the audit log.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 from django.dispatch import Signal
 
+from ingest import metrics
 from ingest.archive import transcripts
 from ingest.cells import cells_of
-from ingest.models import Activity, HourlyUsage, Project, Session, Trend
-from ingest.storage import labels, messages, sequence
+from ingest.models import Activity, HourlyUsage, Message, Project, Session, Transcript, Trend
+from ingest.storage import labels, messages, retention_clock, sequence
 from ingest.storage.database import partitions
+from ingest.storage.retention_clock import Clocks
 
 logger = logging.getLogger("ariadne.ingest")
 
 # DROP TABLE waits for readers, and writers queue behind it. After this time it fails and the next run retries.
 _LOCK_TIMEOUT = "5s"
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('ingest retention'))"
+_HOURLY_TABLES = (Trend, Activity, HourlyUsage)
 
 expiring = Signal()
 """Sent in the transaction that deletes sessions, with `session_keys`, a query of their keys."""
+deleted = Signal()
+"""Sent in the transaction that deleted data of a project, with `project_id`, `target` and `counts`."""
 
 _DELETE_TRACES = """
 DELETE FROM ingest_trace WHERE session_key IN
@@ -46,62 +55,81 @@ DELETE FROM ingest_usage WHERE session_key IN
 
 @dataclass(slots=True)
 class Report:
-    """Changes that a run made, or would make in a dry run."""
+    """Changes that a run made, or would make in a preview."""
 
     created_days: list[date] = field(default_factory=list)
     dropped_days: list[date] = field(default_factory=list)
     reduced_days: list[date] = field(default_factory=list)
     session_count: int = 0
+    transcript_count: int = 0
+    problem: str = ""
+    """Why nothing was deleted, if the clock was not plausible."""
 
 
-def run(*, today: date | None = None, is_dry: bool = False) -> Report:
-    """Create missing partitions and delete expired sessions.
+@dataclass(frozen=True, slots=True)
+class _ExpiredDay:
+    """The projects whose sessions of a day are past retention. `is_last` means that no other project has any."""
+
+    day: date
+    session_counts: Mapping[int, int]
+    is_last: bool
+
+
+def run(*, clocks: Clocks | None = None) -> Report:
+    """Create missing partitions, mark what is past retention, and delete what has been marked for a day.
 
     Several processes may call it at once. One of them deletes, the others return.
     """
-    today = today or datetime.now(UTC).date()
+    clocks = clocks or retention_clock.read_clocks()
     report = Report()
     existing_days = _existing_days()
-    for day in partitions.upcoming_days(today):
-        if day not in existing_days:
-            report.created_days.append(day)
-            if not is_dry:
-                with transaction.atomic(), connection.cursor() as cursor:
-                    cursor.execute(partitions.create_statement(day))
-    for day in sorted(day for day in existing_days if day < today):
+    # The commits of this process need the partition of its own day, whatever retention thinks of its clock.
+    for day in _missing_days(clocks, existing_days):
+        report.created_days.append(day)
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(_TRY_LOCK)
-            (is_locked,) = cursor.fetchone() or (False,)
-            if not is_locked:
+            cursor.execute(partitions.create_statement(day))
+    with transaction.atomic(), connection.cursor() as cursor:
+        if not _try_lock(cursor):
+            return report
+        reading = retention_clock.advance(clocks)
+        report.problem = reading.problem
+        if reading.problem:
+            return report
+        due = retention_clock.update_marks(reading, _has_expired_data)
+    for day in sorted(day for day in existing_days if day < reading.today):
+        with transaction.atomic(), connection.cursor() as cursor:
+            if not _try_lock(cursor):
                 return report
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", [_LOCK_TIMEOUT])
-            _expire_day(cursor, day, today, report, is_dry=is_dry)
-    if not is_dry:
-        _expire_messages(today)
-        _expire_trends(today)
-        transcripts.expire()
-        if report.session_count:
-            logger.info("retention sessions=%d days=%d", report.session_count, len(report.dropped_days))
+            expired = _find_expired(day, _still_due(due, reading.today))
+            if expired is not None:
+                _delete_day(cursor, expired)
+                _add_to_report(report, expired)
+    _delete_texts_and_figures(due, reading.today)
+    report.transcript_count = sum(transcripts.expire(_still_due(due, reading.today)).values())
+    retention_clock.remove_marks(due)
     return report
 
 
-def _expire_messages(today: date) -> None:
-    """Delete message texts that no session within retention refers to."""
-    with connection.cursor() as cursor:
-        for project in Project.objects.filter(legal_hold=False, retention_days__isnull=False):
-            cursor.execute(messages.EXPIRE, [project.pk, today - timedelta(days=project.retention_days or 0)])
-        cursor.execute("DELETE FROM ingest_message WHERE project_id NOT IN (SELECT id FROM ingest_project)")
+def preview(*, clocks: Clocks | None = None) -> Report:
+    """Return the changes of a run if the grace of everything past retention were over."""
+    clocks = clocks or retention_clock.read_clocks()
+    reading = retention_clock.read(clocks)
+    existing_days = _existing_days()
+    report = Report(created_days=_missing_days(clocks, existing_days), problem=reading.problem)
+    cutoffs = retention_clock.first_days_to_keep(reading.today)
+    for day in sorted(day for day in existing_days if day < reading.today):
+        expired = _find_expired(day, cutoffs)
+        if expired is not None:
+            _add_to_report(report, expired)
+    report.transcript_count = sum(transcripts.count_expired(cutoffs).values())
+    return report
 
 
-def _expire_trends(today: date) -> None:
-    """Delete hourly figures from before the retention period. Their sessions are deleted by the day they began."""
-    existing_ids = Project.objects.values("pk")
-    for table in (Trend, Activity, HourlyUsage):
-        for project in Project.objects.filter(legal_hold=False, retention_days__isnull=False):
-            first_day = today - timedelta(days=project.retention_days or 0)
-            first_hour = datetime.combine(first_day, datetime.min.time(), UTC)
-            table.objects.filter(project_id=project.pk, hour__lt=first_hour).delete()
-        table.objects.exclude(project_id__in=existing_ids).delete()
+def _try_lock(cursor: CursorWrapper) -> bool:
+    cursor.execute(_TRY_LOCK)
+    (is_locked,) = cursor.fetchone() or (False,)
+    return bool(is_locked)
 
 
 def _existing_days() -> set[date]:
@@ -110,36 +138,93 @@ def _existing_days() -> set[date]:
         return {partitions.partition_day(name) for (name,) in cursor.fetchall()}
 
 
-def _expired_projects(day: date, today: date, project_ids: set[int]) -> set[int]:
+def _missing_days(clocks: Clocks, existing_days: set[date]) -> list[date]:
+    return [day for day in partitions.upcoming_days(clocks.own.date()) if day not in existing_days]
+
+
+def _has_expired_data(project_id: int, cutoff: date) -> bool:
+    moment = _start_of(cutoff)
+    return (
+        Session.objects.filter(project_id=project_id, day__lt=cutoff).exists()
+        or Message.objects.filter(project_id=project_id, day__lt=cutoff).exists()
+        or Transcript.objects.filter(project_id=project_id, received_at__lt=moment).exists()
+        or any(table.objects.filter(project_id=project_id, hour__lt=moment).exists() for table in _HOURLY_TABLES)
+    )
+
+
+def _still_due(due: Mapping[int, date], today: date) -> dict[int, date]:
+    """Return the cutoffs of projects that are not under legal hold by now, and have no longer retention."""
+    wanted = retention_clock.first_days_to_keep(today)
+    return {project_id: min(cutoff, wanted[project_id]) for project_id, cutoff in due.items() if project_id in wanted}
+
+
+def _find_expired(day: date, cutoffs: Mapping[int, date]) -> _ExpiredDay | None:
     """Return the projects that no longer keep the sessions of `day`, including projects that were deleted."""
-    candidates = Project.objects.filter(pk__in=project_ids, legal_hold=False, retention_days__isnull=False)
-    expired = {project.pk for project in candidates if day < today - timedelta(days=project.retention_days or 0)}
-    return expired | (project_ids - set(Project.objects.values_list("pk", flat=True)))
-
-
-def _expire_day(cursor: CursorWrapper, day: date, today: date, report: Report, *, is_dry: bool) -> None:
     project_ids = set(Session.objects.filter(day=day).values_list("project_id", flat=True).distinct())
-    expired_ids = _expired_projects(day, today, project_ids)
+    existing_ids = set(Project.objects.values_list("pk", flat=True))
+    expired_ids = {pk for pk in project_ids if pk not in existing_ids or day < cutoffs.get(pk, date.min)}
     if project_ids and not expired_ids:
-        return
-    drops_partition = expired_ids == project_ids
-    report.session_count += Session.objects.filter(day=day, project_id__in=expired_ids).count()
-    (report.dropped_days if drops_partition else report.reduced_days).append(day)
-    if is_dry:
-        return
-    for cell in cells_of(*sorted(expired_ids)):
+        return None
+    counts = {pk: Session.objects.filter(day=day, project_id=pk).count() for pk in sorted(expired_ids)}
+    return _ExpiredDay(day, counts, is_last=expired_ids == project_ids)
+
+
+def _delete_day(cursor: CursorWrapper, expired: _ExpiredDay) -> None:
+    day, project_ids = expired.day, list(expired.session_counts)
+    for cell in cells_of(*project_ids):
         sequence.lock(cursor, cell)
-    arguments: tuple[date, list[int]] = (day, sorted(expired_ids))
-    expired = Session.objects.filter(day=day, project_id__in=expired_ids)
-    expiring.send(sender=None, session_keys=expired.values("session_key"))
+    arguments: tuple[date, list[int]] = (day, project_ids)
+    sessions = Session.objects.filter(day=day, project_id__in=project_ids)
+    expiring.send(sender=None, session_keys=sessions.values("session_key"))
     cursor.execute(_DELETE_TRACES, arguments)
     cursor.execute(_DELETE_STRAYS, arguments)
     cursor.execute(_DELETE_USAGE, arguments)
     cursor.execute(labels.DELETE_DAY, arguments)
-    if not drops_partition:
+    if not expired.is_last:
         cursor.execute("DELETE FROM ingest_search WHERE session_day = %s AND project_id = ANY(%s)", arguments)
         cursor.execute("DELETE FROM ingest_span WHERE session_day = %s AND project_id = ANY(%s)", arguments)
     cursor.execute("DELETE FROM ingest_session WHERE day = %s AND project_id = ANY(%s)", arguments)
-    if drops_partition:
+    if expired.is_last:
         cursor.execute(f"DROP TABLE {partitions.partition_name(day)}")
         cursor.execute(f"DROP TABLE IF EXISTS {partitions.search_partition_name(day)}")
+    for project_id, count in expired.session_counts.items():
+        _report_deletion(project_id, f"sessions of {day}", {"sessions": count})
+
+
+def _add_to_report(report: Report, expired: _ExpiredDay) -> None:
+    (report.dropped_days if expired.is_last else report.reduced_days).append(expired.day)
+    report.session_count += sum(expired.session_counts.values())
+
+
+def _delete_texts_and_figures(due: Mapping[int, date], today: date) -> None:
+    """Delete message texts that no session within retention refers to, and hourly figures from before it."""
+    for project_id in due:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cutoff = _still_due(due, today).get(project_id)
+            if cutoff is None:
+                continue
+            cursor.execute(messages.EXPIRE, [project_id, cutoff])
+            counts = {"texts": cursor.rowcount}
+            old = {"project_id": project_id, "hour__lt": _start_of(cutoff)}
+            counts["hourly_figures"] = sum(table.objects.filter(**old).delete()[0] for table in _HOURLY_TABLES)
+            _report_deletion(project_id, f"texts and figures before {cutoff}", counts)
+    existing_ids = Project.objects.values("pk")
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM ingest_message WHERE project_id NOT IN (SELECT id FROM ingest_project)")
+    for table in _HOURLY_TABLES:
+        table.objects.exclude(project_id__in=existing_ids).delete()
+
+
+def _report_deletion(project_id: int, target: str, counts: Mapping[str, int]) -> None:
+    """Write the line and the audit entry of a deletion, in its transaction."""
+    if not any(counts.values()):
+        return
+    deleted.send(sender=None, project_id=project_id, target=target, counts=counts)
+    for what, count in counts.items():
+        metrics.retention_deleted.labels(what).inc(count)
+    figures = " ".join(f"{what}={count}" for what, count in counts.items())
+    logger.warning("retention_deleted project=%d target=%r %s", project_id, target, figures)
+
+
+def _start_of(day: date) -> datetime:
+    return datetime.combine(day, datetime.min.time(), UTC)

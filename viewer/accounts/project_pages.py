@@ -11,7 +11,8 @@ from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 
-from ingest.models import Project, Transcript
+from ingest.models import Project, RetentionMark, Transcript
+from ingest.storage import retention_clock
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.accounts.roles import ROLES
@@ -46,6 +47,8 @@ def project_detail(request: HttpRequest, slug: str) -> HttpResponseBase:
         .order_by("user__username"),
         "roles": list(ROLES),
         "rule_count": project.redaction_rules.count(),
+        "retention_mark": RetentionMark.objects.filter(project=project).first(),
+        "retention_problem": retention_clock.known_problem(),
         "transcript_count": Transcript.objects.filter(project_id=project.pk).count(),
     }
     return send_page(request, "accounts/project_detail.html", context)

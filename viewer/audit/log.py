@@ -50,6 +50,8 @@ class Action(StrEnum):
     TRANSCRIPT_DOWNLOAD = "transcript.download"
     BUNDLE_DOWNLOAD = "bundle.download"
     TRANSCRIPT_DELETE = "transcript.delete"
+    DATA_DELETE = "data.delete"
+    CLOCK_ACCEPT = "clock.accept"
     ARCHIVE_VERIFY = "archive.verify"
     ANCHOR_RESTART = "anchor.restart"
     AUDIT_EXPORT = "audit.export"

@@ -81,6 +81,16 @@ def record_expiry(sender: Any, project: Project, count: int, reason: str, **_: A
     record(Origin(None, "retention"), Action.TRANSCRIPT_DELETE, project_id=project.pk, reason=reason, count=count)
 
 
+def record_deletion(sender: Any, project_id: int, target: str, counts: Mapping[str, Any], **_: Any) -> None:
+    project = Project.objects.filter(pk=project_id).first()
+    reason = f"older than {project.retention_days} days" if project else "the project was deleted"
+    record(Origin(None, "retention"), Action.DATA_DELETE, project_id=project_id, target=target, reason=reason, **counts)
+
+
+def record_accepted_clock(sender: Any, problem: str, reason: str, **_: Any) -> None:
+    record(Origin(None, "manage.py partitions"), Action.CLOCK_ACCEPT, reason=reason, problem=problem)
+
+
 def _find_user(name: str) -> User | None:
     return User.objects.filter(username=name).first()
 

@@ -25,6 +25,7 @@ import psycopg
 import pytest
 from django.core.management import call_command
 from live_server import run_server
+from retention_runs import clocks_at, mark
 from scale.page_queries import page_queries
 from scale.plans import database, full_scans, postgres_ms
 from scale.span_generator import FIRST_PROJECT, GeneratedSpans, fill
@@ -220,8 +221,9 @@ def _measure_retention(size: int, table: Table) -> None:
     project = Project.objects.get(pk=FIRST_PROJECT)
     project.retention_days = _days(size) - 1
     project.save()
+    deletes_at = mark(datetime.now(UTC))
     began = time.monotonic()
-    report = retention.run()
+    report = retention.run(clocks=clocks_at(deletes_at))
     table.add(
         "retention: one day dropped",
         size,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from io import StringIO
 
 import pytest
 from django.core.management import call_command
 from django.db import connection
+from retention_runs import clocks_at, expire
 
 from ingest.models import Project, Session, Trace
 from ingest.storage import retention
@@ -16,6 +17,7 @@ from ingest.storage.database import partitions
 
 # Passed to each run, so that a test that runs at midnight has one day.
 TODAY = datetime.now(UTC).date()
+NOON = datetime.combine(TODAY, time(12), UTC)
 
 pytestmark = pytest.mark.django_db
 
@@ -59,9 +61,9 @@ def spans(key: uuid.UUID) -> int:
 @pytest.mark.req("P-STO-1")
 def test_partitions_are_created_a_week_ahead() -> None:
     """A second run creates nothing."""
-    report = retention.run(today=TODAY)
+    report = retention.run(clocks=clocks_at(NOON))
     assert set(partitions.upcoming_days(TODAY)) <= set(days())
-    assert retention.run(today=TODAY).created_days == []
+    assert retention.run(clocks=clocks_at(NOON)).created_days == []
     assert TODAY in report.created_days or TODAY in days()
 
 
@@ -70,7 +72,7 @@ def test_a_day_past_retention_is_dropped() -> None:
     """The partition is dropped with its sessions and traces. Newer days stay."""
     owner = project("short", retention_days=30)
     old, new = session(owner, 31), session(owner, 30)
-    report = retention.run(today=TODAY)
+    report = expire(NOON)
     assert report.dropped_days == [TODAY - timedelta(days=31)]
     assert (spans(old), spans(new)) == (0, 1)
     assert list(Session.objects.filter(project_id=owner.pk).values_list("session_key", flat=True)) == [new]
@@ -83,7 +85,7 @@ def test_other_projects_keep_their_sessions_of_the_same_day() -> None:
     short = project("short", retention_days=7)
     keeps, held = project("keeps"), project("held", retention_days=1, legal_hold=True)
     expired, kept, on_hold = session(short, 10), session(keeps, 10), session(held, 10)
-    report = retention.run(today=TODAY)
+    report = expire(NOON)
     assert (report.dropped_days, report.reduced_days) == ([], [TODAY - timedelta(days=10)])
     assert [spans(key) for key in (expired, kept, on_hold)] == [0, 1, 1]
 
@@ -94,7 +96,7 @@ def test_a_dry_run_only_reports() -> None:
     out = StringIO()
     call_command("partitions", dry_run=True, stdout=out)
     assert f"dropped {TODAY - timedelta(days=5)}" in out.getvalue()
-    assert "1 sessions would be deleted" in out.getvalue()
+    assert "1 sessions and 0 transcripts would be deleted" in out.getvalue()
     assert spans(key) == 1
 
 
@@ -103,4 +105,4 @@ def test_other_partitions_are_left_alone() -> None:
     with connection.cursor() as cursor:
         cursor.execute("CREATE TABLE ingest_span_default PARTITION OF ingest_span DEFAULT")
     session(project("brief", retention_days=1), 5)
-    assert retention.run(today=TODAY).dropped_days == [TODAY - timedelta(days=5)]
+    assert expire(NOON).dropped_days == [TODAY - timedelta(days=5)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from django.utils import timezone
 from people import client_for, create_project, create_transcript, create_user
 
-from ingest.models import Project, RedactionRule
+from ingest.models import Project, RedactionRule, RetentionClock, RetentionMark
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.models import AuditEntry, Membership
@@ -34,6 +35,19 @@ def test_retention_and_legal_hold_need_a_reason():
     admin.post("/projects/ours/keep/", {"retention_days": "", "reason": "closed"})
     ours.refresh_from_db()
     assert (ours.retention_days, ours.legal_hold) == (None, False)
+
+
+def test_the_settings_say_what_will_be_deleted_and_why_nothing_is():
+    """Each project shows its own mark. A clock that is not plausible concerns all of them."""
+    ours, theirs = create_project("ours"), create_project("theirs")
+    RetentionMark.objects.create(project=theirs, cutoff="2026-10-20", marked_at=timezone.now(), waited_s=0)
+    pages = [client_for(create_user("admin", owner)) for owner in (ours, theirs)]
+    texts = [
+        admin.get(f"/projects/{slug}/").content.decode() for admin, slug in zip(pages, ("ours", "theirs"), strict=True)
+    ]
+    assert ["before 2026-10-20 is marked" in text for text in texts] == [False, True]
+    RetentionClock.objects.create(checked_at=timezone.now(), problem="The clock says 2099.")
+    assert "The clock says 2099." in pages[0].get("/projects/ours/").content.decode()
 
 
 @pytest.mark.req("P-SEC-1")

@@ -15,6 +15,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.http import StreamingHttpResponse
 from django.test import RequestFactory
+from retention_runs import expire, expire_later
 
 from ingest.archive import transcripts
 from ingest.models import Project, RedactionRule, Transcript
@@ -189,10 +190,10 @@ def test_retention_deletes_old_transcripts(transcript: Transcript):
         cursor.execute("UPDATE ingest_transcript SET received_at = now() - interval '31 days' WHERE step = 1")
         cursor.execute("ALTER TABLE ingest_transcript ENABLE TRIGGER USER")
     Project.objects.update(legal_hold=True)
-    call_command("expire_archive", stdout=StringIO())
+    expire()
     assert Transcript.objects.count() == 2
     Project.objects.update(legal_hold=False)
-    call_command("expire_archive", stdout=StringIO())
+    expire_later(days=1)
     assert list(Transcript.objects.values_list("step", flat=True)) == [fresh.step]
     assert AuditEntry.objects.latest("position").action == "transcript.delete"
     call_command("verify_archive", stdout=StringIO())

@@ -12,9 +12,9 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 from people import client_for, create_project, create_session, create_user
+from retention_runs import expire
 
 from ingest.models import Project, Session
-from ingest.storage import retention
 from ingest.storage.database import partitions
 from viewer.accounts import api_tokens
 from viewer.accounts.access import Right
@@ -226,7 +226,7 @@ def test_comments_and_bookmarks_expire_with_their_session(ours: Project) -> None
         comment(user, "note")
         client_for(user).post("/sessions/s/bookmark/", {"is_on": "1"})
         Session.objects.filter(pk=session.pk).update(day=day)
-    retention.run()
+    expire()
     assert [row.project for row in Comment.objects.all()] == [theirs]
     assert [row.project for row in Bookmark.objects.all()] == [theirs]
 

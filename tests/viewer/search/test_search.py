@@ -13,9 +13,9 @@ from django.db import connection
 from django.utils import timezone
 from growth import assert_linear
 from people import client_for, create_project, create_session, create_user
+from retention_runs import expire, expire_later
 
 from ingest.models import Message, Project, SearchDocument, SearchState, Session, Span, Trace, trace_key
-from ingest.storage import retention
 from ingest.storage.database import partitions
 from ingest.storage.payloads import pack
 from viewer.models import AuditEntry
@@ -247,11 +247,11 @@ def test_retention_deletes_words_with_their_sessions(ours: Project, theirs: Proj
         indexer.catch_up(owner.pk)
     Project.objects.filter(pk=ours.pk).update(retention_days=30)
     assert result_types(ours, "bittern") == ["session"]
-    retention.run()
+    expire()
     assert (result_types(ours, "bittern"), result_types(theirs, "bittern")) == ([], ["session"])
     assert SearchDocument.objects.filter(project_id=ours.pk, session_day=day).count() == 0
     Project.objects.filter(pk=theirs.pk).update(retention_days=30)
-    retention.run()
+    expire_later(days=1)
     assert SearchDocument.objects.filter(session_day=day).count() == 0
 
 

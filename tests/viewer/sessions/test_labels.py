@@ -10,9 +10,9 @@ from django.apps import apps
 from django.db import connection
 from django.test import Client
 from people import client_for, create_project, create_session, create_user
+from retention_runs import expire_later
 
 from ingest.models import Label, Project, Session, Trace
-from ingest.storage import retention
 from viewer.search import indexer
 
 pytestmark = pytest.mark.django_db
@@ -117,10 +117,7 @@ def test_search_is_limited_to_labels(ours: Project, theirs: Project) -> None:
 
 def test_labels_expire_with_their_session(ours: Project, theirs: Project) -> None:
     Project.objects.filter(pk=ours.pk).update(retention_days=1)
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT current_date + 3")
-        (later,) = cursor.fetchone() or (None,)
-    retention.run(today=later)
+    expire_later(days=3)
     assert set(Label.objects.values_list("project_id", flat=True)) == {theirs.pk}
 
 
