@@ -234,7 +234,7 @@ _COMPACTION_EVENTS = (
     _event(events.SummarizedEvent, "compaction", "Messages were merged into the summary."),
     _event(events.ClearedEvent, "compaction", "A tool output was cleared. Its call was kept."),
     _event(events.DroppedEvent, "compaction", "Messages were dropped from the prompt."),
-    _event(events.TruncatedEvent, "compaction", "The middle of a long tool output was removed."),
+    _event(events.TruncatedEvent, "compaction", "The middle of a long tool output or user message was removed."),
     _event(
         events.PrunedMessagesEvent,
         "pruned",

@@ -106,7 +106,7 @@ class CompactPolicy:
     summary_ratio: float = 0.5
     """Maximum length of a summary as a share of the text that it covers."""
     user_message_tokens: int = 20_000
-    """Tokens of user messages that the bridge renderer keeps, newest first."""
+    """Tokens of user messages that the bridge renderer keeps, newest first. The one that exceeds them is truncated."""
 
     tool_output_truncation: Truncation = "tokens"
     tool_output_max_tokens: int = 5000

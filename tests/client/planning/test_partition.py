@@ -82,8 +82,29 @@ def test_keep_moves_units_from_the_remainder():
 def test_bridge_keeps_the_newest_user_messages_within_the_limit():
     """Older user messages are part of the remainder. The last one stays at any limit."""
     sizes = {unit.first: 10 for unit in UNITS}
-    kept = [
-        [unit.first for unit in partition_for_bridge(UNITS, MESSAGES, PINS, sizes=sizes, user_tokens=limit).recent]
-        for limit in (30, 20, 0)
-    ]
+    kept = [[unit.first for unit in bridge_partition(sizes, limit).recent] for limit in (30, 20, 0)]
     assert kept == [[1, 5, 7], [5, 7], [7]]
+
+
+def bridge_partition(sizes, limit, last_limit=20_000):
+    return partition_for_bridge(UNITS, MESSAGES, PINS, sizes=sizes, user_tokens=limit, last_user_tokens=last_limit)
+
+
+@pytest.mark.req("R-USER-1")
+def test_bridge_truncates_the_user_message_that_exceeds_the_limit():
+    """It gets the rest of the limit, if that is not too small to show anything."""
+    sizes = {unit.first: 100 for unit in UNITS}
+    limits = {limit: bridge_partition(sizes, limit).user_limits for limit in (300, 299, 264, 263, 180, 100, 0)}
+    assert limits == {300: {}, 299: {1: 99}, 264: {1: 64}, 263: {}, 180: {5: 80}, 100: {}, 0: {}}
+    assert bridge_partition(sizes, 264).cut_tokens(sizes) == 36
+    assert bridge_partition(sizes, 264, last_limit=90).user_limits == {1: 64}
+    assert [unit.first for unit in bridge_partition(sizes, 264).without_truncating([1]).recent] == [5, 7]
+
+
+@pytest.mark.req("R-USER-1")
+def test_bridge_truncates_the_last_user_message_only_to_the_limit_of_the_policy():
+    """An agent still works on it. As the newest message it is whole."""
+    units, sizes = UNITS[:-1], {unit.first: 100 for unit in UNITS}
+    result = partition_for_bridge(units, MESSAGES, PINS, sizes=sizes, user_tokens=0, last_user_tokens=90)
+    assert result.user_limits == {5: 90}
+    assert result.without_truncating([5]).recent == result.recent

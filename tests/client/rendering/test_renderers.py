@@ -176,6 +176,9 @@ def test_compacted_history_has_four_parts():
     assert texts == ["one", "two " * 50]
     count = TiktokenEstimator().count_tokens
     assert select_user_messages(texts, 51, count) == ["two " * 50]
+    (task,) = select_user_messages(["one " * 400], 100, count)
+    assert task.startswith("one one") and task.strip().endswith("one one")
+    assert " tokens truncated…" in task and 70 < count(task) <= 100
     built = build_compacted_history([Message("system", "s")], texts, "sum", [Message("tool", "todo", tool_call_id="t")])
     assert [message.role for message in built] == ["system", "user", "user", "assistant", "tool"]
 

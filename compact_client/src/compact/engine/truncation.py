@@ -1,14 +1,15 @@
-"""Truncate long tool outputs, keep the full text in the artifact store, and report it.
+"""Truncate long tool outputs and user messages, keep the full text in the artifact store, and report it.
 
 An output is truncated only under pressure: when it arrives and takes more than a share of the window, or when a
-compaction cannot keep what the policy asks for. The log always has the full text.
+compaction cannot keep what the policy asks for. A user message is truncated where a layout
+limits the tokens of all of them. The log always has the full text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from compact import events
@@ -16,18 +17,27 @@ from compact.engine.effects import Steps, call_store
 from compact.engine.session import Session
 from compact.exceptions import StoreFailed
 from compact.messages import Message
-from compact.messages.codecs.base import ChangeOutput
+from compact.messages.codecs.base import ChangeOutput, Codec
 from compact.planning.tool_results.artifacts import ArtifactMetadata
-from compact.planning.tool_results.truncation import fits_without_counting, is_truncated_output, truncate_output
+from compact.planning.tool_results.truncation import (
+    MARKER_TOKENS,
+    fits_without_counting,
+    is_truncated_output,
+    truncate_output,
+    truncate_with_split,
+)
 from compact.policy import CompactPolicy
 
 if TYPE_CHECKING:
     from compact.engine.engine import Engine
 
 
+_POINTER_TOKENS = 48  # the line with the id of the full text
+
+
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """One output that was truncated."""
+    """One message that was truncated."""
 
     message_id: str
     tokens_before: int
@@ -35,7 +45,7 @@ class Truncation:
     reason: str
     artifact_id: str | None
     form: Message
-    """The message with the shorter output."""
+    """The message with the shorter text."""
 
     def to_event(self) -> events.TruncatedEvent:
         """Return the event that reports it."""
@@ -52,8 +62,10 @@ class Truncation:
 def truncate_arrivals(
     engine: Engine, session: Session, messages: Iterable[Message], check: events.CheckSpan
 ) -> Steps[None]:
-    """Truncate new outputs that take more than their share of the window, and those that a stored plan truncated."""
+    """Truncate new outputs that take more than their share of the window, and what a stored plan truncated."""
     policy = engine.policy
+    messages = list(messages)
+    yield from _truncate_as_planned(engine, session, messages, check)
     window = engine.window_tokens(session)
     if policy.tool_output_truncation == "none" or (window is None and policy.tool_output_share):
         return
@@ -67,6 +79,26 @@ def truncate_arrivals(
             continue
         shorten = policy_limit(policy, engine.counter.count_text)
         forms = session.forms.truncated
+        truncation = yield from truncate_message(engine, session, forms, message, shorten, reason, check)
+        if truncation is not None:
+            session.truncate_message(truncation.message_id, truncation.form)
+            check.emit(truncation.to_event())
+
+
+def _truncate_as_planned(
+    engine: Engine, session: Session, messages: Iterable[Message], check: events.CheckSpan
+) -> Steps[None]:
+    """Truncate the user messages that an earlier process truncated, to the same limits."""
+    limits = session.plan.user_limits if session.plan is not None else {}
+    if not limits:
+        return
+    forms = session.forms.truncated
+    for message in messages:
+        limit = limits.get(message.id or "")
+        if limit is None or message.id in forms:
+            continue
+        shorten = user_limit(engine, message, limit)
+        reason = "truncated by an earlier process"
         truncation = yield from truncate_message(engine, session, forms, message, shorten, reason, check)
         if truncation is not None:
             session.truncate_message(truncation.message_id, truncation.form)
@@ -94,6 +126,19 @@ def policy_limit(policy: CompactPolicy, count_tokens: Callable[[str], int]) -> C
     return lambda _, text: truncate_output(text, policy, count_tokens)
 
 
+def user_limit(engine: Engine, message: Message, max_tokens: int) -> ChangeOutput:
+    """Return the function that truncates the longest text of a user message, so that the message fits a limit."""
+    counter = engine.counter
+    note_tokens = MARKER_TOKENS + (_POINTER_TOKENS if engine.cfg.artifact_store is not None else 0)
+
+    def shorten(_: str, text: str) -> str:
+        other_tokens = counter.count_message(message) - counter.count_text(text)
+        left = max_tokens - other_tokens - note_tokens
+        return truncate_with_split(text, left, counter.count_text) if left > 0 else text
+
+    return shorten
+
+
 def truncate_message(
     engine: Engine,
     session: Session,
@@ -111,10 +156,13 @@ def truncate_message(
     assert codec is not None
     assert message.id is not None
     shorten = cache(shorten)
-    if codec.map_outputs(message, shorten) is message:
+    is_output = bool(message.answers) or message.role == "tool"
+    change_text = codec.map_outputs if is_output else partial(_map_text, codec)
+    if change_text(message, shorten) is message:
         return None
     artifact_id = yield from _store_full_text(engine, session, logged, check)
-    pointer = f'\n[Full output: read_artifact("{artifact_id}")]' if artifact_id else ""
+    name = "output" if is_output else "message"
+    pointer = f'\n[Full {name}: read_artifact("{artifact_id}")]' if artifact_id else ""
 
     def shorten_with_pointer(call_id: str, text: str) -> str:
         short = shorten(call_id, text)
@@ -122,11 +170,15 @@ def truncate_message(
 
     # A message that is truncated again is cut from its full text, so that its marker has all the missing tokens.
     source = logged if forms.get(message.id, logged) is message else message
-    short = codec.map_outputs(source, shorten_with_pointer)
+    short = change_text(source, shorten_with_pointer)
     before, after = engine.counter.count_message(message), engine.counter.count_message(short)
     if after >= before:
         return None
     return Truncation(message.id, before, after, reason, artifact_id, replace(short, id=message.id))
+
+
+def _map_text(codec: Codec, message: Message, change: ChangeOutput) -> Message:
+    return codec.map_text(message, partial(change, ""))
 
 
 def _store_full_text(engine: Engine, session: Session, message: Message, check: events.CheckSpan) -> Steps[str | None]:

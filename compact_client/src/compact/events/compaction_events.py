@@ -240,7 +240,7 @@ class DroppedEvent(RecordEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncatedEvent(Event):
-    """The middle of a long tool output was removed from the prompt. The log has the full text."""
+    """The middle of a long message was removed from the prompt. The log has the full text."""
 
     name: ClassVar[str] = "compact.truncated"
 

@@ -52,6 +52,7 @@ class Draft:
     """Tokens that no reduction can remove: fixed tokens, pinned units, and replacements that are not folded."""
     recent_tokens: int
     remainder_tokens: int
+    """Tokens that leave the prompt, also those of truncated user messages."""
     wanted_summary_tokens: int
     """Length of a summary that has its share of the budget. At the floor, there may be less room."""
     evicted: tuple[Unit, ...] = ()
@@ -213,7 +214,8 @@ class _Drafter:
             yield step._replace(partition=step.partition.keep(self.non_replayable.kept, RULE))
 
     def _measure(self, partition: Partition, reasons: tuple[str, ...], *, is_floor: bool) -> Draft:
-        remainder_tokens = self.conversation.tokens_of(partition.remainder)
+        cut_tokens = partition.cut_tokens(self.conversation.sizes)
+        remainder_tokens = self.conversation.tokens_of(partition.remainder) + cut_tokens
         wanted_tokens = self._wanted_summary(self.removed_tokens + remainder_tokens)
         return Draft(
             limits=self.limits,
@@ -225,7 +227,7 @@ class _Drafter:
             summary_tokens=min(MIN_SUMMARY_TOKENS, wanted_tokens) if is_floor else wanted_tokens,
             fixed_tokens=self.fixed_tokens,
             pinned_tokens=self.pinned_tokens,
-            recent_tokens=self.conversation.tokens_of(partition.recent),
+            recent_tokens=self.conversation.tokens_of(partition.recent) - cut_tokens,
             remainder_tokens=remainder_tokens,
             wanted_summary_tokens=wanted_tokens,
             evicted=tuple(unit for unit in self.non_replayable.evicted if unit in partition.remainder),

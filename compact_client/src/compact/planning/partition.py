@@ -17,6 +17,8 @@ from compact.policy import CompactPolicy, Floor
 
 TURN_ABORTED = ("<turn-aborted>", "<turn_aborted>")
 PROTECTED_TOOL = "protected tool"
+# A shorter part of a user message would be little more than the marker of what is missing.
+MIN_USER_TOKENS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +39,32 @@ class Partition:
     tool_pairs: int = 0
     window_start: int = 0
     """Index of the first message of the recent window: the kept turns and tool pairs, and the newest unit."""
+    user_limits: dict[int, int] = field(default_factory=dict)
+    """The tokens to which user messages are truncated, by the index of the message."""
 
     @property
     def pinned_layer(self) -> tuple[Unit, ...]:
         """Pinned units that are older than the recent window. The others stay where they happened."""
         return tuple(unit for unit in self.pinned if unit.last < self.window_start)
+
+    def cut_tokens(self, sizes: Mapping[int, int]) -> int:
+        """Return the tokens that truncated user messages lose. `sizes` are the tokens of each unit."""
+        return sum(sizes[index] - limit for index, limit in self.user_limits.items())
+
+    def without_truncating(self, indexes: Collection[int]) -> Partition:
+        """Return a copy in which these user messages belong to the remainder. The last one stays as it is."""
+        if not indexes:
+            return self
+        last = max(unit.first for unit in self.recent if unit.kind == "user")
+        moved = {index for index in indexes if index != last}
+        gone = [unit for unit in self.recent if unit.first in moved]
+        return replace(
+            self,
+            recent=tuple(unit for unit in self.recent if unit.first not in moved),
+            remainder=tuple(sorted((*self.remainder, *gone), key=lambda unit: unit.first)),
+            rules={first: rule for first, rule in self.rules.items() if first not in moved},
+            user_limits={index: limit for index, limit in self.user_limits.items() if index not in indexes},
+        )
 
     def keep(self, units: Collection[Unit], rule: str) -> Partition:
         """Return a copy in which these units have moved from the remainder to the recent ones."""
@@ -173,7 +196,7 @@ def smallest_bridge_partition(
 ) -> Partition:
     """Keep the last user message and the newest unit, whatever numbers of turns and tool pairs are asked for."""
     sizes = dict.fromkeys((unit.first for unit in units), 0)
-    return partition_for_bridge(units, messages, pins, sizes=sizes, user_tokens=-1)
+    return partition_for_bridge(units, messages, pins, sizes=sizes, user_tokens=-1, last_user_tokens=0)
 
 
 def ids_of(units: Iterable[Unit], messages: Sequence[Message]) -> tuple[str, ...]:
@@ -188,24 +211,39 @@ def partition_for_bridge(
     *,
     sizes: Mapping[int, int],
     user_tokens: int,
+    last_user_tokens: int,
 ) -> Partition:
     """Keep the newest user messages within `user_tokens`, and the newest unit.
 
-    The last user message always stays. `sizes` are the tokens of each unit by its first index.
+    The message that exceeds the limit is truncated to the rest of it. The last user message always stays, whole if it
+    is the newest unit, and otherwise truncated only to `last_user_tokens`. `sizes` are the tokens of each unit by its
+    first index.
     """
     free = _free_units(units, messages, pins)
     rules = dict(pins)
-    if free:
-        rules[newest_unit(free).first] = "newest unit"
-    spent = 0
+    newest = newest_unit(free) if free else None
+    if newest is not None:
+        rules[newest.first] = "newest unit"
+    left = user_tokens
+    limits: dict[int, int] = {}
     for number, unit in enumerate(unit for unit in reversed(free) if unit.kind == "user"):
-        spent += sizes[unit.first]
-        if number > 0 and spent > user_tokens:
+        limit = left if number > 0 else last_user_tokens
+        is_whole = sizes[unit.first] <= limit or unit is newest
+        if not is_whole and limit >= MIN_USER_TOKENS and len(unit.indices) == 1:
+            limits[unit.first] = limit
+        elif not is_whole and number > 0:
             break
         rules[unit.first] = f"user message within {user_tokens:,} tokens"
+        left -= limits.get(unit.first, sizes[unit.first])
     pinned, recent, remainder = _split(units, free, pins, rules)
     return Partition(
-        pinned, recent, remainder, rules, recent_turns=len(recent), window_start=_input_start(units) if units else 0
+        pinned,
+        recent,
+        remainder,
+        rules,
+        recent_turns=len(recent),
+        window_start=_input_start(units) if units else 0,
+        user_limits=limits,
     )
 
 

@@ -96,6 +96,7 @@ def _larger_steps(search: PartitionSearch) -> Iterator[Reduction]:
 def bridge_partitions(search: PartitionSearch) -> Iterator[Step]:
     """Yield partitions that keep the newest user messages: those within the policy's limit, then within halves."""
     conversation = search.conversation
+    last_user_tokens = search.policy.user_message_tokens
     limit = min(search.policy.user_message_tokens, max(0, search.available_tokens // 2))
     while True:
         partition = partition_for_bridge(
@@ -104,6 +105,7 @@ def bridge_partitions(search: PartitionSearch) -> Iterator[Step]:
             conversation.pins,
             sizes=conversation.sizes,
             user_tokens=limit,
+            last_user_tokens=last_user_tokens,
         )
         yield Step(partition, "", limit == 0)
         if limit == 0:

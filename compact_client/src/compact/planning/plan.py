@@ -172,6 +172,8 @@ class CompactionPlan:
     """The rendered session summary. Stored so that a later release renders an old plan to the same bytes."""
     lead_ids: tuple[str, ...] = ()
     """Messages that the layered and bridge renderers place before the summary, in order."""
+    user_limits: Mapping[str, int] = field(default_factory=dict)
+    """The tokens to which each truncated user message is limited, by its id."""
     original_token_count: int = 0
     compacted_token_count: int = 0
     learned_window: int | None = None

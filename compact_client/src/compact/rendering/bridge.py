@@ -1,5 +1,7 @@
 """The bridge layout (documents 001 and 004): initial context, user messages, a handover summary, protected tools.
 
+User messages stay up to a limit, newest first, and the one that exceeds it is truncated.
+
 It is the layered layout with other messages before the summary, chosen by the plan. The summary starts with a note
 that another model began the task.
 """
@@ -10,8 +12,9 @@ from collections.abc import Callable, Sequence
 
 from compact.estimators import TiktokenEstimator
 from compact.messages import SUMMARY_TAG, Message
-from compact.planning.partition import Partition, ids_of, smallest_bridge_partition
+from compact.planning.partition import MIN_USER_TOKENS, Partition, ids_of, smallest_bridge_partition
 from compact.planning.partition_search import bridge_partitions
+from compact.planning.tool_results.truncation import MARKER_TOKENS, truncate_with_split
 from compact.rendering.layered import LayeredRenderer
 from compact.summary.structured_summary import StructuredSummary
 
@@ -50,15 +53,18 @@ def collect_user_messages(messages: Sequence[Message]) -> list[str]:
 def select_user_messages(
     messages: Sequence[str], max_tokens: int = 20_000, count_tokens: Callable[[str], int] | None = None
 ) -> list[str]:
-    """Return the newest user messages that fit `max_tokens`, in their order."""
+    """Return the newest user messages within `max_tokens`, in their order. The one that exceeds it is truncated."""
     count_tokens = count_tokens or TiktokenEstimator().count_tokens
     selected: list[str] = []
     left = max_tokens
     for text in reversed(messages):
-        left -= count_tokens(text)
-        if left < 0:
+        tokens = count_tokens(text)
+        if tokens > left:
+            if left >= MIN_USER_TOKENS:
+                selected.append(truncate_with_split(text, left - MARKER_TOKENS, count_tokens))
             break
         selected.append(text)
+        left -= tokens
     return selected[::-1]
 
 

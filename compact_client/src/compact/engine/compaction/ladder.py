@@ -72,7 +72,7 @@ class Ladder:
         check: events.CheckSpan,
     ) -> None:
         self.draft = draft
-        self._prompt = prompt
+        self.prompt = prompt
         self._context = context
         self._summary_update = summary_update
         self._artifacts = artifacts
@@ -84,7 +84,7 @@ class Ladder:
         self.ephemeral: dict[str, ClearRecord] = {}
         """The ephemeral results by message id. The summarizer gets only their placeholders."""
         self.extended_span: SummarizationRecord | None = None
-        """The newest span of earlier compactions, if its summary also has what was cut from outputs now."""
+        """The newest span of earlier compactions, if its summary also has what was truncated now."""
         self._removed_units: set[int] = set()
         self._cleared_tokens = 0
         self._pointer_tokens = 0
@@ -151,7 +151,7 @@ class Ladder:
             result: str | SpanSummary | None = None
             if isinstance(strategy, ExternalizeStrategy):
                 result = yield from self._artifacts.store(
-                    _artifact_text(self._session.thread, self._prompt, proposal),
+                    _artifact_text(self._session.thread, self.prompt, proposal),
                     strategy.sensitivity(proposal, self._context),
                 )
             elif isinstance(strategy, SummarizeStrategy):
@@ -171,13 +171,13 @@ class Ladder:
             self._pointer_tokens += self._terms.counter.message(pointer_text(record))
 
     def _summarize(self, strategy: SummarizeStrategy, proposal: CompactionProposal) -> Steps[SpanSummary | None]:
-        siblings = [self._context.messages[sibling.index] for sibling in self._prompt.siblings]
+        siblings = [self._context.messages[sibling.index] for sibling in self.prompt.siblings]
         messages = [*map(self._summarizer_form, strategy.messages(proposal, self._context)), *siblings]
         messages += [self._context.messages[index] for index in self._truncated_indices()]
         return (yield from self._write_summary(messages, proposal.span))
 
     def _summarize_truncated(self) -> Steps[None]:
-        """Summarize what was cut from outputs, if no message leaves the prompt with a summary."""
+        """Summarize what was truncated, if no message leaves the prompt with a summary."""
         context, indices = self._context, self._truncated_indices()
         if not indices or not context.can_summarize or SummarizeStrategy.name not in context.policy.ladder:
             return
@@ -196,8 +196,8 @@ class Ladder:
         return replace(newest, summary=newest.summary.merge(summary.content), summary_token_count=tokens)
 
     def _truncated_indices(self) -> list[int]:
-        """Return the outputs that stay truncated and are in no summary yet, and their calls unless they are pinned."""
-        truncated, messages = self._prompt.newly_truncated_ids(self._terms.plan), self._prompt.messages
+        """Return the messages that stay truncated and are in no summary yet, and their calls unless they are pinned."""
+        truncated, messages = self.prompt.newly_truncated_ids(self._terms.plan), self.prompt.messages
         partition, indices = self.draft.partition, []
         for unit in (*partition.pinned, *partition.recent):
             outputs = [index for index in unit.indices if messages[index].id in truncated]
@@ -226,8 +226,8 @@ class Ladder:
 
     def _prompt_form(self, index: int) -> RedactedMessage:
         """Return a message that stays in the prompt, with placeholders and truncated as the prompt shows it."""
-        message = self._prompt.messages[index]
-        if message.id in self._prompt.forms:
+        message = self.prompt.messages[index]
+        if message.id in self.prompt.forms:
             return self._session.redaction.reversible_excerpt(message)
         return self._context.messages[index]
 

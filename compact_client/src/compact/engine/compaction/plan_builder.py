@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from compact.engine.compaction.prompt import Prompt
 from compact.engine.compaction.summary_update import PromptSummary
 from compact.engine.session import Request, Session
 from compact.messages.span import SpanReference
+from compact.planning.draft import Draft
 from compact.planning.log import AgentThread
 from compact.planning.plan import (
     ClearRecord,
@@ -28,7 +29,6 @@ R = TypeVar("R", bound=CompactionRecord)
 
 def build_plan(
     session: Session,
-    prompt: Prompt,
     ladder: Ladder,
     terms: DraftTerms,
     *,
@@ -38,7 +38,7 @@ def build_plan(
     created_at: str,
 ) -> CompactionPlan:
     """Return the plan that adds the ladder's records to the session's current plan."""
-    draft, records, old = ladder.draft, ladder.records, terms.plan
+    prompt, draft, records, old = ladder.prompt, ladder.draft, ladder.records, terms.plan
     summarizations = (*_earlier_spans(old, ladder), *_of_type(records, SummarizationRecord))
     drops = (*(old.drops if old else ()), *_of_type(records, DropRecord))
     if draft.folds_replacements and summarizations:
@@ -64,6 +64,7 @@ def build_plan(
         session_summary=ladder.summary.content,
         summary_text=ladder.summary.text,
         lead_ids=terms.renderer.lead_ids(draft.partition, prompt.messages),
+        user_limits=_user_limits(old, draft, prompt),
         original_token_count=tokens_before,
         learned_window=session.shared.learned_window,
         growth_tokens=tuple(session.growth),
@@ -77,7 +78,6 @@ def complete_plan(
     ladder: Ladder,
     after: Request,
     *,
-    truncated_ids: Collection[str],
     tokens_before: int,
     tokens_after: int,
 ) -> CompactionPlan:
@@ -90,7 +90,7 @@ def complete_plan(
         ladder.draft,
         plan,
         before,
-        truncated_ids=truncated_ids,
+        truncated_ids=ladder.prompt.forms,
         ephemeral=ladder.ephemeral,
     )
     return replace(
@@ -110,6 +110,15 @@ def _earlier_spans(plan: CompactionPlan | None, ladder: Ladder) -> tuple[Summari
     if ladder.extended_span is None:
         return plan.summarizations
     return (*plan.summarizations[:-1], ladder.extended_span)
+
+
+def _user_limits(plan: CompactionPlan | None, draft: Draft, prompt: Prompt) -> dict[str, int]:
+    """Return the limit of each truncated user message that stays, also if an earlier compaction truncated it."""
+    messages, partition = prompt.messages, draft.partition
+    earlier = plan.user_limits if plan is not None else {}
+    kept_ids = (messages[index].id or "" for unit in (*partition.pinned, *partition.recent) for index in unit.indices)
+    limits = {message_id: earlier[message_id] for message_id in kept_ids if message_id in earlier}
+    return {**limits, **{messages[index].id or "": limit for index, limit in partition.user_limits.items()}}
 
 
 def _of_type(records: Sequence[CompactionRecord], kind: type[R]) -> tuple[R, ...]:

@@ -62,7 +62,7 @@ class Prompt:
     forms: Mapping[str, Message]
     """The truncated messages by id, in the form that enters the prompt."""
     truncations: Mapping[str, Truncation]
-    """The outputs that this compaction truncated, by message id."""
+    """The messages that this compaction truncated, by id."""
     messages: Sequence[Message]
     """The messages of the request without the replacements that a renderer wrote. Units refer to them by index."""
     counts: Sequence[int]

@@ -249,7 +249,8 @@ class _Proposing:
     def _changes_something(self, draft: Draft) -> bool:
         prompt = self._prompt
         has_shortened = bool(prompt.siblings or prompt.truncations)
-        return bool(draft.partition.remainder) or has_shortened or self._terms.has_oversized_summary(draft)
+        removes = bool(draft.partition.remainder or draft.partition.user_limits)
+        return removes or has_shortened or self._terms.has_oversized_summary(draft)
 
     def _lower(self, limits: TokenLimits, used_tokens: int) -> TokenLimits:
         """Scale the limits down after a request came out at this many of the caller's tokens."""
@@ -266,7 +267,7 @@ class _Proposing:
         for attempt in range(1, _FIT_ATTEMPTS + 1):
             ladder = yield from self._apply_ladder(draft, step)
             plan = self._build_plan(ladder, step)
-            request = session.render_request(plan, self._prompt.forms, self._engine.render_options)
+            request = session.render_request(plan, ladder.prompt.forms, self._engine.render_options)
             tokens_after = self._estimate(request)
             if tokens_after <= self._budget_tokens:
                 return self._complete(plan, request, tokens_after, ladder)
@@ -281,7 +282,7 @@ class _Proposing:
 
     def _apply_ladder(self, draft: Draft, step: int) -> Steps[Ladder]:
         """Apply the ladder. If a standing instruction did not fit, keep as little as allowed and try again."""
-        ladder = self._ladder(draft, step)
+        ladder = yield from self._ladder(draft, step)
         yield from ladder.apply()
         if not ladder.summary.missing_constraints or draft.partition.keep_turns <= (self._terms.floor == "turn"):
             return ladder
@@ -289,19 +290,20 @@ class _Proposing:
             smaller_draft = make_draft(self._prompt, self._terms, self._limits, keep_least=True)
         except InsufficientBudget:
             return ladder
-        retry = self._ladder(smaller_draft, step)
+        retry = yield from self._ladder(smaller_draft, step)
         yield from retry.apply()
         is_better = retry.summary.missing_constraints < ladder.summary.missing_constraints
         better, worse = (retry, ladder) if is_better else (ladder, retry)
         discard_summary(self._check, worse.summary, "another attempt kept at least as many standing instructions")
         return better
 
-    def _ladder(self, draft: Draft, step: int) -> Ladder:
+    def _ladder(self, draft: Draft, step: int) -> Steps[Ladder]:
+        prompt, draft = yield from self._truncation.truncate_user_messages(self._prompt, draft)
         inputs, engine, session, terms = self._inputs, self._engine, self._session, self._terms
         summary_update = SummaryUpdate(engine, session, self._check, draft, terms, step=step, reusable=inputs.reusable)
         context = strategy_context(
             session,
-            self._prompt,
+            prompt,
             draft,
             terms.policy,
             engine.counter.count_text,
@@ -311,7 +313,7 @@ class _Proposing:
             warn=inputs.warn_of_source,
         )
         return Ladder(
-            self._prompt,
+            prompt,
             draft,
             context=context,
             summary_update=summary_update,
@@ -324,7 +326,6 @@ class _Proposing:
     def _build_plan(self, ladder: Ladder, step: int) -> CompactionPlan:
         return build_plan(
             self._session,
-            self._prompt,
             ladder,
             self._terms,
             step=step,
@@ -335,18 +336,16 @@ class _Proposing:
 
     def _complete(self, plan: CompactionPlan, request: Request, tokens_after: int, ladder: Ladder) -> Proposal:
         """Return the candidate, with the ledger and the effect on the prompt cache in its plan."""
-        prompt = self._prompt
         plan = complete_plan(
             plan,
             self._session,
             self._terms,
             ladder,
             request,
-            truncated_ids=prompt.forms,
             tokens_before=self._tokens_before,
             tokens_after=tokens_after,
         )
-        return Proposal(plan, request, prompt.forms, tokens_after, Changes.of(ladder, prompt))
+        return Proposal(plan, request, ladder.prompt.forms, tokens_after, Changes.of(ladder))
 
     def _is_smaller(self, candidate: Candidate) -> bool:
         """False if nothing was gained. The summary of a few short messages can be longer than they are."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from compact import events
 from compact.engine.compaction.ladder import Ladder
 from compact.engine.compaction.ledger import fate_counts, prompt_entries
-from compact.engine.compaction.prompt import Prompt
 from compact.engine.compaction.summary_update import PromptSummary
 from compact.engine.session import Candidate, Session
 from compact.engine.truncation import Truncation
@@ -31,14 +30,15 @@ class Changes:
     summary: PromptSummary
     records: Sequence[CompactionRecord]
     truncations: Mapping[str, Truncation]
-    """The outputs that it truncated, by message id."""
+    """The messages that it truncated, by message id."""
     evicted_ids: Sequence[str]
     """Non-replayable results that left the prompt."""
     pinned_count: int
 
     @classmethod
-    def of(cls, ladder: Ladder, prompt: Prompt) -> Changes:
-        """Return what a ladder did to a prompt."""
+    def of(cls, ladder: Ladder) -> Changes:
+        """Return what a ladder did to its prompt."""
+        prompt = ladder.prompt
         evicted = [prompt.messages[index] for unit in ladder.draft.evicted for index in unit.indices]
         return cls(
             ladder.summary,
@@ -102,7 +102,7 @@ def warn_of_evicted_results(check: events.CheckSpan, message_ids: Sequence[str])
 def _report_truncations(
     check: events.CheckSpan, truncations: Iterable[Truncation], shown_ids: Collection[str | None]
 ) -> None:
-    """Emit the outputs that stay truncated. Others have left the prompt since."""
+    """Emit the messages that stay truncated. Others have left the prompt since."""
     for truncation in truncations:
         if truncation.message_id in shown_ids:
             check.emit(truncation.to_event())

@@ -1,4 +1,4 @@
-"""Truncate outputs of a prompt, if the recent window or the summary does not fit.
+"""Truncate outputs of a prompt, if the recent window or the summary does not fit, and user messages over a limit.
 
 The newest unit is truncated last, if nothing else would meet the budget. Each step returns another prompt, or the same
 one if nothing could be truncated. The session does not change.
@@ -15,7 +15,7 @@ from compact.engine.compaction.drafts import DraftTerms, floor_units, recent_uni
 from compact.engine.compaction.prompt import Prompt, read_prompt
 from compact.engine.effects import Steps
 from compact.engine.session import Session
-from compact.engine.truncation import is_truncatable, policy_limit, truncate_message
+from compact.engine.truncation import is_truncatable, policy_limit, truncate_message, user_limit
 from compact.messages.codecs.base import ChangeOutput
 from compact.messages.units import Unit
 from compact.planning.draft import Draft
@@ -76,6 +76,17 @@ class PromptTruncation:
             return prompt
         return (yield from self._truncate_to(prompt, kept, max_tokens, "the output does not fit the budget"))
 
+    def truncate_user_messages(self, prompt: Prompt, draft: Draft) -> Steps[tuple[Prompt, Draft]]:
+        """Truncate the user messages that a draft limits. Those whose text cannot be truncated leave the prompt."""
+        limits, engine, changes = draft.partition.user_limits, self._engine, []
+        for index, limit in limits.items():
+            message = prompt.messages[index]
+            logged = self._session.thread.get(message.id or "") or message
+            changes.append((index, user_limit(engine, logged, limit), f"user messages are limited to {limit:,} tokens"))
+        prompt = yield from self._apply(prompt, changes)
+        failed = [index for index, limit in limits.items() if prompt.counts[index] > limit]
+        return prompt, replace(draft, partition=draft.partition.without_truncating(failed))
+
     def _kept_units(self, prompt: Prompt, draft: Draft | None = None) -> list[Unit]:
         """Return the units of a draft's recent window, or of the smallest one, and those of protected tools in it."""
         if draft is None:
@@ -128,10 +139,17 @@ class PromptTruncation:
 
     def _truncate(self, prompt: Prompt, units: Sequence[Unit], shorten: ChangeOutput, reason: str) -> Steps[Prompt]:
         """Truncate the outputs of some units."""
+        outputs = (item for unit in units for item in self._outputs_of(prompt, unit).items())
+        return (
+            yield from self._apply(prompt, [(index, _limit_to(texts, shorten), reason) for index, texts in outputs])
+        )
+
+    def _apply(self, prompt: Prompt, changes: Sequence[tuple[int, ChangeOutput, str]]) -> Steps[Prompt]:
+        """Truncate some messages. A change has the index of the message, its new texts, and the reason."""
         engine, session = self._engine, self._session
         forms, truncations, is_changed = dict(prompt.forms), dict(prompt.truncations), False
-        for index, outputs in (item for unit in units for item in self._outputs_of(prompt, unit).items()):
-            message, change = prompt.messages[index], _limit_to(outputs, shorten)
+        for index, change, reason in changes:
+            message = prompt.messages[index]
             truncation = yield from truncate_message(engine, session, forms, message, change, reason, self._check)
             if truncation is None:
                 continue

@@ -6,12 +6,15 @@ A codec never modifies the item it receives. A changed text is a new item.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, ToolCall, text_of
 from compact.messages.api_rules import CHAT_RULES, ApiRules
 from compact.messages.media import text_in_document
+
+_TEXT_PARTS = ("text", "input_text")
 
 ChangeOutput = Callable[[str, str], str]
 """Returns the new text of an output, given its call id and its text."""
@@ -51,6 +54,10 @@ class Codec(Protocol):
         """Return the message with each tool output's text changed, or the same object if nothing changed."""
         ...
 
+    def map_text(self, message: Message, change: Callable[[str], str]) -> Message:
+        """Return the message with its longest text changed, or the same object if nothing changed."""
+        ...
+
     def without_outputs(self, message: Message, call_ids: Collection[str]) -> Message | None:
         """Return the message without the outputs of these calls, or None if nothing is left."""
         ...
@@ -70,8 +77,37 @@ class DictCodec:
     def outputs(self, message: Message) -> Sequence[tuple[str, str]]:
         return ((message.tool_call_id or "", message.text),) if message.role == "tool" else ()
 
+    def decode(self, item: Any, index: int) -> Message:
+        raise NotImplementedError
+
+    def map_text(self, message: Message, change: Callable[[str], str]) -> Message:
+        if message.source is None:
+            content = change_longest_text(message.content, change)
+            return message if content is message.content else replace(message, content=content)
+        content = change_longest_text(message.source.get("content"), change)
+        if content is message.source.get("content"):
+            return message
+        return replace(self.decode({**message.source, "content": content}, 0), meta=message.meta, id=message.id)
+
     def without_outputs(self, message: Message, call_ids: Collection[str]) -> Message | None:
         return None if set(message.answers) <= set(call_ids) else message
+
+
+def change_longest_text(content: Any, change: Callable[[str], str]) -> Any:
+    """Return a content with its longest text changed, or the same object if nothing changed."""
+    if isinstance(content, str):
+        changed = change(content)
+        return content if changed == content else changed
+    if not isinstance(content, list | tuple):
+        return content
+    parts = [part for part in content if isinstance(part, Mapping) and part.get("type") in _TEXT_PARTS]
+    if not parts:
+        return content
+    longest = max(parts, key=lambda part: len(string_field(part, "text")))
+    changed = change(string_field(longest, "text"))
+    if changed == longest.get("text"):
+        return content
+    return [{**part, "text": changed} if part is longest else part for part in content]
 
 
 def document_text(content: Any) -> str:

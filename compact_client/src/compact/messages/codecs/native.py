@@ -6,7 +6,7 @@ messages is decoded and stays a dict.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +46,9 @@ class NativeCodec:
         text = message.text
         changed = change(message.tool_call_id or "", text)
         return message if changed == text else replace(message, content=changed)
+
+    def map_text(self, message: Message, change: Callable[[str], str]) -> Message:
+        return _CHAT.map_text(message, change)
 
     def without_outputs(self, message: Message, call_ids: Collection[str]) -> Message | None:
         rest = tuple(call_id for call_id in message.answers if call_id not in call_ids)

@@ -16,6 +16,8 @@ from compact.planning.tool_results.cut_points import CutPoints, find_cut_points
 from compact.policy import CompactPolicy
 
 APPROX_BYTES_PER_TOKEN = 4
+MARKER_TOKENS = 24
+"""The most that the marker takes: the number of missing tokens, and of lines or records."""
 _SIZE_ATTEMPTS = 8
 _UNITS_TOKENS = 8  # the number of lines or records in the marker
 _NOTE_TOKENS = 64  # the marker, and the pointer to the full text
