@@ -40,6 +40,8 @@ database_connections = Gauge(
     "ariadne_database_connections", "Pooled connections for pages and live views, by state", ["state"]
 )
 live_sockets = Gauge("ariadne_live_sockets", "Open websockets")
+live_waiting_bytes = Gauge("ariadne_live_waiting_bytes", "Bytes in memory that websocket clients have not read")
+live_closed = Counter("ariadne_live_closed_total", "Websockets that the server closed, by reason", ["reason"])
 loop_lag_seconds = Histogram(
     "ariadne_event_loop_lag_seconds",
     "Delay of a timer on the event loop, measured four times per second",

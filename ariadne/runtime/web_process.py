@@ -25,6 +25,7 @@ from daphne.server import Server
 from daphne.ws_protocol import WebSocketProtocol
 
 from ariadne.runtime.loop_monitor import LoopMonitor
+from ariadne.runtime.socket_transport import SocketTransport
 
 READY = b"ready"
 APPLICATION = "ariadne.asgi:application"
@@ -36,6 +37,10 @@ MAX_FRAME_BYTES = 4 * 1024 * 1024
 # Daphne passes a body to the application in pieces. With its default of 8 kB, a body of 270 kB is 34 messages.
 _BODY_PIECE_BYTES = 1024 * 1024
 _TICK_S = 0.02
+# A websocket client that reads slowly gets this long to read why it was closed.
+_CLOSE_TIMEOUT_S = 10
+# `viewer.live.flow_control` reads the connection of a websocket from this extension.
+_TRANSPORT_EXTENSION = "ariadne.transport"
 _SERVICE_RESTART = 1012  # websocket close code registered for RFC 6455: the client should reconnect
 
 Message = MutableMapping[str, Any]
@@ -80,7 +85,14 @@ class WebProcess(Server):  # type: ignore[misc]
         self._ports.append(port)
         _accept_one_by_one(port)
 
+    def create_application(self, protocol: Any, scope: MutableMapping[str, Any]) -> Any:
+        if scope["type"] == "websocket":
+            scope["extensions"] = {_TRANSPORT_EXTENSION: SocketTransport(protocol.transport)}
+        return super().create_application(protocol, scope)
+
     def _ready(self) -> None:
+        # Not with setProtocolOptions, which resets the options that it does not get.
+        self.ws_factory.closeHandshakeTimeout = _CLOSE_TIMEOUT_S
         build = self.http_factory.buildProtocol
 
         def build_and_track(address: Any) -> Any:

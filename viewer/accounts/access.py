@@ -15,15 +15,11 @@ from functools import wraps
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Permission, User
 from django.contrib.auth.views import redirect_to_login
-from django.contrib.sessions.backends.base import SessionBase
-from django.contrib.sessions.backends.db import SessionStore
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseNotAllowed
-from django.utils import timezone
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
@@ -115,44 +111,22 @@ def _role_rights(membership: Membership) -> frozenset[Right]:
     return _rights(permission.codename for permission in membership.role.permissions.all())
 
 
+def grant_of(user: AnyUser, token: ApiToken | None = None) -> Grant:
+    """Return the current rights of a user, or of one of their API tokens. Every reader's rights come from here."""
+    grant = user_grant(user)
+    return grant if token is None else grant.restrict(scopes=token.scopes, project_id=token.project_id)
+
+
 def request_grant(request: HttpRequest | Request) -> Grant:
     """Return the grant of a request, computed once. A request with an API token has the token's grant."""
     django_request = request._request if isinstance(request, Request) else request
     user, token = request.user, getattr(request, "auth", None)
     cached: tuple[object, object, Grant] | None = getattr(django_request, "_grant", None)
     if cached is None or cached[0] is not token or cached[1] != user.pk:
-        grant = user_grant(user)
-        if token is not None:
-            grant = grant.restrict(scopes=token.scopes, project_id=token.project_id)
+        grant = grant_of(user, token)
         cached = (token, user.pk, grant)
         django_request._grant = cached  # type: ignore[attr-defined]
     return cached[2]
-
-
-async def socket_grant(scope: Mapping[str, Any]) -> Grant:
-    """Return the grant of a websocket, computed at each call so that a long-lived socket notices revoked rights."""
-    return await sync_to_async(_socket_grant)(scope)
-
-
-def _socket_grant(scope: Mapping[str, Any]) -> Grant:
-    user: AnyUser = scope.get("user") or AnonymousUser()
-    if user.pk is not None:
-        user = User.objects.filter(pk=user.pk).first() or AnonymousUser()
-    token: ApiToken | None = scope.get("token")
-    if token is None:
-        return user_grant(user) if _is_logged_in(scope, user) else EMPTY_GRANT
-    token = ApiToken.objects.filter(pk=token.pk, revoked_at=None).first()
-    if token is None or (token.expires_at is not None and token.expires_at <= timezone.now()):
-        return EMPTY_GRANT
-    return user_grant(user).restrict(scopes=token.scopes, project_id=token.project_id)
-
-
-def _is_logged_in(scope: Mapping[str, Any], user: AnyUser) -> bool:
-    # The scope's copy of the login session does not notice a logout, so read it again.
-    session: SessionBase | None = scope.get("session")
-    if session is None or user.pk is None:
-        return True
-    return SessionStore(session.session_key).get(SESSION_KEY) == str(user.pk)
 
 
 View = Callable[..., HttpResponseBase]

@@ -8,8 +8,10 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.contrib.auth.models import User
+from django.db.models import Q
 from django.utils import timezone
 
 from ingest import credentials
@@ -50,14 +52,19 @@ def check(secret: str) -> ApiToken | None:
     if not secret.startswith(PREFIX):
         return None
     digest, now = credentials.digest(secret), timezone.now()
-    token = ApiToken.objects.select_related("user").filter(credentials.not_revoked(), digest=digest).first()
+    token = find_active(digest=digest)
     if token is None or not hmac.compare_digest(token.digest, digest):
-        return None
-    if not token.user.is_active or (token.expires_at is not None and token.expires_at <= now):
         return None
     if token.last_used_at is None or now - token.last_used_at > _LAST_USED_INTERVAL:
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
     return token
+
+
+def find_active(**fields: Any) -> ApiToken | None:
+    """Return the token with these fields if it is neither revoked nor expired and its user is active."""
+    not_expired = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
+    tokens = ApiToken.objects.select_related("user").filter(credentials.not_revoked(), not_expired, **fields)
+    return tokens.filter(user__is_active=True).first()
 
 
 def revoke(token: ApiToken) -> None:

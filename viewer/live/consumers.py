@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
+from time import monotonic
 from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID
@@ -20,11 +20,12 @@ from django.http import Http404
 
 from ingest import metrics
 from ingest.models import Session
-from viewer.accounts import access
+from viewer.accounts import access, identity
 from viewer.accounts.access import Grant, Right
 from viewer.audit import payload_views
 from viewer.audit.log import Origin
 from viewer.live import hub, queries
+from viewer.live.flow_control import ClientFlow, Stalled
 from viewer.sessions.descriptions import describe_span
 from viewer.sessions.queries import last_seq, session_of_trace
 from viewer.sessions.serializers import columns, event_json, session_json
@@ -32,18 +33,24 @@ from viewer.sessions.session_checks import SessionChecks
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import Visibility
 
-# The longest time that a page shows a session after its reader lost access, or after its spans moved away.
+# Nothing is sent later than this after the reader lost access, or after the spans of a session moved away.
 RECHECK_S = 10.0
-# Browsers acknowledge frames. This limits the frames in flight to a slow one, instead of the kernel's buffer.
-WINDOW_FRAMES = 32
 # Names under which clients send the last seq they saw. Our own client sends `after`.
 _LAST_SEEN = ("after", "last_seq", "seq", "since")
 UNAUTHENTICATED, FORBIDDEN, MISSING, TRY_AGAIN = 4401, 4403, 4404, 4503
 _log = logging.getLogger(__name__)
 
 
+class Closing(Exception):
+    """The socket must be closed with this code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """Base of all live sockets: access control, subscription and acknowledgment."""
+    """Base of all live sockets: access control, subscription and flow control."""
 
     right = Right.SESSIONS
     wants_spans = True
@@ -55,22 +62,27 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         time after its connection broke, and such a socket never gets a disconnect message.
         """
         self.task: asyncio.Task[None] | None = None
+        self.query = {name: values[-1] for name, values in parse_qs(scope["query_string"].decode("latin-1")).items()}
+        self.flow = ClientFlow(scope, acknowledges=bool(self.query.get("ack")))
+        self.flow.open()
         metrics.live_sockets.inc()
         try:
             await super().__call__(scope, receive, send)
         finally:
             metrics.live_sockets.dec()
+            self.flow.close()
             if self.task is not None:
                 self.task.cancel()
                 await asyncio.wait([self.task])
 
     async def connect(self) -> None:
-        self.query = {name: values[-1] for name, values in parse_qs(self.scope["query_string"].decode()).items()}
-        self.in_flight = 0
-        self.has_room = asyncio.Event()
-        self.has_room.set()
         await self.accept()
-        grant = await access.socket_grant(self.scope)
+        if _has_nul(self.scope):
+            # Postgres does not accept NUL in text, so no project, session or span has such a name.
+            await self.close(MISSING)
+            return
+        self.checked_at = monotonic()
+        grant = await identity.socket_grant(self.scope)
         if grant.user_id is None:
             await self.close(UNAUTHENTICATED)
             return
@@ -84,8 +96,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if text_data == "ack":
-            self.in_flight = max(0, self.in_flight - 1)
-            self.has_room.set()
+            self.flow.acknowledge()
 
     async def find_target(self, grant: Grant) -> tuple[int, Session | None]:
         """Return the project that this socket follows, and the session if it follows only one."""
@@ -110,63 +121,85 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         return Origin(grant.user_id, grant.username, address, "websocket")
 
     async def run(self) -> None:
-        """Follow until an error, then close the socket so that the client reconnects."""
+        """Follow until the reader loses access, stops reading, or an error. Then close the socket."""
         try:
             async with hub.hub().subscription(self.project_id, self.session, spans=self.wants_spans) as subscription:
-                await self.follow(subscription)
+                self.subscription = subscription
+                await self.follow()
+        except Closing as closing:
+            await self.end(closing.code)
+        except Stalled:
+            metrics.live_closed.labels("stalled").inc()
+            await self.close(TRY_AGAIN)
         except Exception as error:
             _log.warning("Closing a live socket after %s.", type(error).__name__)
             await self.close(TRY_AGAIN)
 
-    async def follow(self, subscription: hub.Subscription) -> None:
+    async def end(self, code: int) -> None:
+        """Close the socket. A reader who lost access does not get what waits for them."""
+        if code in {UNAUTHENTICATED, FORBIDDEN} and self.flow.is_slow:
+            self.flow.abort()
+        else:
+            await self.close(code)
+
+    async def follow(self) -> None:
         """Replay what the client missed, then send changes until the socket is closed."""
         newest_seq = await hub.read(last_seq, self.project_id)
         self.seq = self.last_seen(default=newest_seq)
         await self.send_frame({"type": "hello", "seq": self.seq, "project": self.project_id})
         await self.catch_up(newest_seq)
-        checked_at = time.monotonic()
         while True:
-            change = await self.next_change(subscription)
-            if time.monotonic() - checked_at > RECHECK_S:
-                checked_at = time.monotonic()
-                code = await self.recheck()
-                if code is not None:
-                    await self.close(code)
-                    return
+            change = await self.next_change()
+            await self.require_access()
             if isinstance(change, hub.CommentsChanged):
                 await self.send_frame({"type": "comments", "seq": self.seq})
             elif change is not None and change.seq > self.seq:
-                await self.send_change(change, subscription)
+                await self.send_change(change)
 
     def last_seen(self, *, default: int) -> int:
         """Return the last seq that the client saw, as its query says."""
         seq = next((self.query[name] for name in _LAST_SEEN if name in self.query), "")
         return int(seq) if seq.isascii() and seq.isdigit() and len(seq) < 19 else default
 
-    async def next_change(self, subscription: hub.Subscription) -> hub.Change | hub.CommentsChanged | None:
+    async def next_change(self) -> hub.Change | hub.CommentsChanged | None:
+        """Return the next change, or None when the rights of the reader must be checked again."""
         try:
-            return await asyncio.wait_for(subscription.queue.get(), RECHECK_S)
+            async with asyncio.timeout(self.time_until_check):
+                return await self.subscription.get()
         except TimeoutError:
             return None
 
-    async def recheck(self) -> int | None:
-        """Return a close code if the reader lost access or the session moved, else send a heartbeat."""
-        grant = await access.socket_grant(self.scope)
-        if not grant.may(self.right, self.project_id):
-            return FORBIDDEN
-        if await self.is_target_gone():
-            return MISSING
-        self.visibility = await self.find_visibility(grant)
-        if self.query.get("ack"):
-            # A page distinguishes a quiet server from a lost connection by this frame.
-            await self.send_frame({"type": "beat", "seq": self.seq})
-        return None
+    @property
+    def time_until_check(self) -> float:
+        return max(0.0, self.checked_at + RECHECK_S - monotonic())
 
-    async def send_change(self, change: hub.Change, subscription: hub.Subscription) -> None:
-        if subscription.is_behind:
-            subscription.is_behind = False
+    async def require_access(self) -> None:
+        """Raise Closing if the reader lost access or the session moved. Asks again when the last answer is too old."""
+        if self.time_until_check:
+            return
+        # The answer is as old as its question.
+        self.checked_at = monotonic()
+        grant = await identity.socket_grant(self.scope)
+        if grant.user_id is None:
+            raise Closing(UNAUTHENTICATED)
+        if not grant.may(self.right, self.project_id):
+            raise Closing(FORBIDDEN)
+        if await self.is_target_gone():
+            raise Closing(MISSING)
+        self.visibility = await self.find_visibility(grant)
+        if not self.time_until_check:
+            # The database took so long that the answer is too old again.
+            raise Closing(TRY_AGAIN)
+        beat = json.dumps({"type": "beat", "seq": self.seq})
+        if self.query.get("ack") and self.flow.has_room(len(beat)):
+            # A page distinguishes a quiet server from a lost connection by this frame.
+            await self.send_frame(beat)
+
+    async def send_change(self, change: hub.Change) -> None:
+        if self.subscription.is_behind:
+            self.subscription.is_behind = False
             await self.send_frame({"type": "behind", "seq": self.seq})
-            await self.catch_up(subscription.newest_seq)
+            await self.catch_up(self.subscription.newest_seq)
             return
         # Catching up may have sent the first part of this change.
         await self.deliver(change.since(self.seq) if change.after < self.seq else change)
@@ -177,12 +210,19 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         return False
 
     async def send_frame(self, frame: dict[str, Any] | str) -> None:
-        if self.query.get("ack"):
-            while self.in_flight >= WINDOW_FRAMES:
-                self.has_room.clear()
-                await self.has_room.wait()
-            self.in_flight += 1
-        await self.send(frame if isinstance(frame, str) else json.dumps(frame))
+        """Send a frame as soon as there is room, if its reader still has access to it."""
+        text = frame if isinstance(frame, str) else json.dumps(frame)
+        size, visibility = len(text), self.visibility
+        await self.require_access()
+        while not self.flow.has_room(size):
+            with self.subscription.blocked():
+                await self.flow.wait_for_room(size, self.time_until_check)
+            await self.require_access()
+        if self.visibility is not visibility:
+            # The frame was made for other rights. The client reconnects and gets one for its own.
+            raise Closing(TRY_AGAIN)
+        self.flow.send(size)
+        await self.send(text)
 
     async def catch_up(self, upto: int) -> None:
         """Send everything between the client's seq and `upto` from the database."""
@@ -244,9 +284,9 @@ class SessionConsumer(LiveConsumer):
         """Write to the audit log that this socket is about to send content, once per window."""
         assert self.session is not None
         window_s = payload_views.WINDOW.total_seconds()
-        if self.recorded_at is not None and time.monotonic() - self.recorded_at < window_s:
+        if self.recorded_at is not None and monotonic() - self.recorded_at < window_s:
             return
-        self.recorded_at = time.monotonic()
+        self.recorded_at = monotonic()
         await hub.read(payload_views.record_view_by, self.origin(self.grant), self.session, part="websocket")
 
     async def catch_up(self, upto: int) -> None:
@@ -332,6 +372,10 @@ class TailConsumer(LiveConsumer):
         if not text:
             return True
         return any(text in part.lower() for part in (span.name, span.kind, session.session_id, describe_span(span)))
+
+
+def _has_nul(scope: Any) -> bool:
+    return "\x00" in scope["path"] or b"%00" in scope["query_string"] or b"\x00" in scope["query_string"]
 
 
 def _has_content(span: SpanRow) -> bool:

@@ -13,7 +13,7 @@ import json
 import logging
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
@@ -37,7 +37,8 @@ T = TypeVar("T")
 
 TICK_S = 0.05
 POLL_S = 1.0
-QUEUE_FRAMES = 64
+# A queue with more is dropped. Its socket reads from the database instead.
+QUEUE_FRAMES, QUEUE_SPANS = 64, 10_000
 # Keeps a frame below the maximum size of a websocket message, even with long names and texts.
 BATCH_ROWS = 1_000
 # Two threads: while one reads a large session, the other serves the ticks of all other sockets.
@@ -104,19 +105,38 @@ class Subscription:
     is_behind: bool = False
     newest_seq: int = 0
     """The seq of the last change, including dropped ones. A socket that is behind catches up to it."""
+    _is_blocked: bool = False
+    _span_count: int = 0
+
+    async def get(self) -> Change | CommentsChanged:
+        """Return the next change, as soon as there is one."""
+        change = await self.queue.get()
+        if isinstance(change, Change):
+            self._span_count -= len(change.spans)
+        return change
+
+    @contextlib.contextmanager
+    def blocked(self) -> Iterator[None]:
+        """Keep no changes during the context, because the client of the socket does not read."""
+        self._is_blocked = True
+        try:
+            yield
+        finally:
+            self._is_blocked = False
 
     def put(self, change: Change) -> None:
         if self.session_key is not None and self.session_key not in change.sessions:
             return
         self.newest_seq = change.seq
-        try:
-            self.queue.put_nowait(change)
-        except asyncio.QueueFull:
+        if self._is_blocked or self.queue.full() or self._span_count + len(change.spans) > QUEUE_SPANS:
             # Drop the queue of a slow socket. It catches up from the database instead.
             self.is_behind = True
             while not self.queue.empty():
                 self.queue.get_nowait()
-            self.queue.put_nowait(change)
+            self._span_count = 0
+            change = Change(change.after, change.seq, {}, [])
+        self._span_count += len(change.spans)
+        self.queue.put_nowait(change)
 
     def announce_comments(self) -> None:
         # Pages also read comments from time to time, so a slow socket does without.

@@ -66,7 +66,7 @@ def authenticate(headers: Mapping[str, str], meta: Mapping[str, Any]) -> Reader 
     token = api_tokens.check(secret) if secret is not None else None
     if token is None:
         return None
-    grant = access.user_grant(token.user).restrict(scopes=token.scopes, project_id=token.project_id)
+    grant = access.grant_of(token.user, token)
     name = token.user.get_username()
     origin = Origin(
         actor_id=token.user.pk,

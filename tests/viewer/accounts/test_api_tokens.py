@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group, User
 from django.utils import timezone
 
 from ingest.models import Project
-from viewer.accounts import access, api_tokens, authentication
+from viewer.accounts import access, api_tokens, authentication, identity
 from viewer.accounts.access import Right
 from viewer.models import ApiToken, Membership
 
@@ -55,7 +55,7 @@ def test_a_token_cannot_have_management_rights(developer: User):
 
 
 async def _socket_scope(user: User, token: ApiToken) -> access.Grant:
-    return await access.socket_grant({"user": user, "token": token})
+    return await identity.socket_grant({"user": user, "token": token})
 
 
 @pytest.mark.django_db(transaction=True)

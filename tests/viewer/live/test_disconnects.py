@@ -72,7 +72,7 @@ async def test_a_consumer_that_is_canceled_at_any_time_is_not_counted(
     async def read(function: Any, *_arguments: Any, **_options: Any) -> Any:
         return 0
 
-    monkeypatch.setattr(consumers.access, "socket_grant", block if moment == "grant" else grant)
+    monkeypatch.setattr(consumers.identity, "socket_grant", block if moment == "grant" else grant)
     monkeypatch.setattr(consumers.hub, "read", block if moment == "subscribe" else read)
     if moment == "follow":
         monkeypatch.setattr(SessionListConsumer, "next_change", block)

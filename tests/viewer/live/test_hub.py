@@ -70,6 +70,6 @@ async def test_a_tail_that_opens_during_a_query_catches_up(database: Database) -
         tail = await stack.enter_async_context(changes.subscription(PROJECT))
         database.changes[0].set_result(Change(5, 6, {}, []))
         async with asyncio.timeout(TIMEOUT_S):
-            await page.queue.get()
-            await tail.queue.get()
+            await page.get()
+            await tail.get()
         assert (page.is_behind, tail.is_behind, tail.newest_seq) == (False, True, 6)

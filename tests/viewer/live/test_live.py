@@ -17,7 +17,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from ingest.models import Session as StoredSession
-from viewer.live.consumers import RECHECK_S, WINDOW_FRAMES
+from viewer.live.consumers import RECHECK_S
+from viewer.live.flow_control import WINDOW_FRAMES
 from viewer.live.hub import QUEUE_FRAMES, TICK_S, Change, Subscription
 from viewer.sessions.spans import SpanRow
 
