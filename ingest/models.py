@@ -19,6 +19,8 @@ from django.db.models import F, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from ingest.cells import cell_of, project_of
+
 
 def session_key(project_id: int, session_id: str) -> uuid.UUID:
     """Return the key of a session, which is unique across projects and is the distribution column."""
@@ -35,6 +37,19 @@ def trace_key(project_id: int, trace_id: str) -> uuid.UUID:
 def _key(kind: str, project_id: int, text: str) -> uuid.UUID:
     digest = hashlib.blake2b(f"{kind}:{project_id}:{text}".encode("utf-8", "surrogatepass"), digest_size=16)
     return uuid.UUID(bytes=digest.digest())
+
+
+class InCell(models.Model):
+    """A row of a growing table. See `ingest.cells`."""
+
+    cell = models.BigIntegerField()
+
+    class Meta:
+        abstract = True
+
+    @property
+    def project_id(self) -> int:
+        return project_of(self.cell)
 
 
 class Project(models.Model):
@@ -183,11 +198,14 @@ class Session(models.Model):
     def __str__(self) -> str:
         return self.session_id
 
+    @property
+    def cell(self) -> int:
+        return cell_of(self.project_id, self.session_key)
 
-class HourlyFigures(models.Model):
+
+class HourlyFigures(InCell):
     """Columns of the hourly figures. See `ingest.storage.figures.trends`."""
 
-    project_id = models.IntegerField()
     hour = models.DateTimeField()
     model = models.TextField()
     compactions = models.BigIntegerField(default=0)
@@ -211,17 +229,17 @@ class HourlyFigures(models.Model):
 class Activity(HourlyFigures):
     """The figures of one session in one hour."""
 
-    pk = models.CompositePrimaryKey("session_key", "hour")
+    pk = models.CompositePrimaryKey("cell", "session_key", "hour")
     session_key = models.UUIDField()
 
     class Meta:
-        indexes = [models.Index(fields=["project_id", "hour"], name="activity_hour")]
+        indexes = [models.Index(fields=["cell", "hour"], name="activity_hour")]
 
 
 class Trend(HourlyFigures):
-    """The figures of one project and model in one hour: the sum of its sessions' activity."""
+    """The figures of one cell and model in one hour: the sum of its sessions' activity."""
 
-    pk = models.CompositePrimaryKey("project_id", "hour", "model")
+    pk = models.CompositePrimaryKey("cell", "hour", "model")
 
 
 class Trace(models.Model):
@@ -255,20 +273,19 @@ class Trace(models.Model):
         return self.trace_id
 
 
-class Label(models.Model):
+class Label(InCell):
     """An environment, a user, a tag or a service of a session, from the metadata of its traces.
 
     `key` is the key of the metadata. It decides who sees the value. See `ingest.decoding.labels`.
     """
 
-    pk = models.CompositePrimaryKey("session_key", "key", "value")
+    pk = models.CompositePrimaryKey("cell", "session_key", "key", "value")
     session_key = models.UUIDField()
     key = models.TextField()
     value = models.TextField()
-    project_id = models.IntegerField()
 
     class Meta:
-        indexes = [models.Index(fields=["project_id", "value", "key", "session_key"], name="label_value")]
+        indexes = [models.Index(fields=["cell", "value", "key", "session_key"], name="label_value")]
 
     def __str__(self) -> str:
         return f"{self.key} {self.value}"
@@ -326,7 +343,7 @@ class Span(models.Model):
         return f"{self.kind} {self.span_id}"
 
 
-class BilledTokens(models.Model):
+class BilledTokens(InCell):
     """Billed tokens by hour, model and provider, changed in the same transaction as the spans.
 
     Prices are applied when they are read, so that new prices and overrides also apply to stored sessions. `prompt_size`
@@ -338,7 +355,6 @@ class BilledTokens(models.Model):
     provider = models.TextField()
     is_summary = models.BooleanField()  # a call of the summarizer
     prompt_size = models.IntegerField()
-    project_id = models.IntegerField()
     call_count = models.IntegerField()
     input_tokens = models.BigIntegerField()  # includes cached and cache write tokens
     cached_tokens = models.BigIntegerField()
@@ -356,17 +372,17 @@ class BilledTokens(models.Model):
 class Usage(BilledTokens):
     """The billed tokens of one session."""
 
-    pk = models.CompositePrimaryKey("session_key", "hour", "model", "provider", "is_summary", "prompt_size")
+    pk = models.CompositePrimaryKey("cell", "session_key", "hour", "model", "provider", "is_summary", "prompt_size")
     session_key = models.UUIDField()
 
     class Meta:
-        indexes = [models.Index(fields=["project_id", "hour"], name="usage_hour")]
+        indexes = [models.Index(fields=["cell", "hour"], name="usage_hour")]
 
 
 class HourlyUsage(BilledTokens):
-    """The billed tokens of one project: the sum of its sessions' usage."""
+    """The billed tokens of one cell: the sum of its sessions' usage."""
 
-    pk = models.CompositePrimaryKey("project_id", "hour", "model", "provider", "is_summary", "prompt_size")
+    pk = models.CompositePrimaryKey("cell", "hour", "model", "provider", "is_summary", "prompt_size")
 
 
 class Content(models.Model):

@@ -159,13 +159,11 @@ async def write(
     changed_traces = session_assignment.store_traces(pipeline, project_id, assignments, seq)
     for key, trace in changed_traces:
         deltas.setdefault(key, SessionDelta()).extend(trace.started_us, trace.ended_us)
-    _add_labels(pipeline, project_id, [(key, trace.metadata) for key, trace in changed_traces])
+    _add_labels(pipeline, cell, [(key, trace.metadata) for key, trace in changed_traces])
     result.stored = sum(map(len, changed_spans.values()))
     result.sessions = deltas.keys() | moved_keys
-    _update_usage(pipeline, project_id, deltas)
-    result.seq = await _update_sessions(
-        pipeline, project_id, deltas, last_seqs, seq + result.stored, sessions.without_model
-    )
+    _update_usage(pipeline, cell, deltas)
+    result.seq = await _update_sessions(pipeline, cell, deltas, last_seqs, seq + result.stored, sessions.without_model)
     if moved_keys:
         result.seq = await _rebuild_aggregates(pipeline, cell, moved_keys, days)
     return result
@@ -356,7 +354,7 @@ async def _correct_compactions(
 
 async def _update_sessions(
     pipeline: Pipeline,
-    project_id: int,
+    cell: int,
     deltas: Deltas,
     last_seqs: dict[uuid.UUID, int],
     next_seq: int,
@@ -376,14 +374,14 @@ async def _update_sessions(
         query = (UPDATE_SESSIONS, update_parameters(rows))
         if any(delta.trend is not None or key in without_model for key, delta in deltas.items()):
             (updated,) = await pipeline.fetch(query)
-            await _update_trends(pipeline, project_id, deltas, updated)
+            await _update_trends(pipeline, cell, deltas, updated)
         else:
             pipeline.queue(*query)
     return next_seq - 1
 
 
 async def _update_trends(
-    pipeline: Pipeline, project_id: int, deltas: Deltas, sessions: Sequence[tuple[uuid.UUID, str, str | None]]
+    pipeline: Pipeline, cell: int, deltas: Deltas, sessions: Sequence[tuple[uuid.UUID, str, str | None]]
 ) -> None:
     """Add the hourly figures of sessions, given with their latest model and the model that they count under."""
     rows: list[tuple[str, HourRow]] = []
@@ -396,68 +394,69 @@ async def _update_trends(
             named[key] = model
     if named:
         pipeline.queue(trends.SET_SESSION_MODEL, {"keys": list(named), "models": list(named.values())})
-        rows += await _move_activity(pipeline, named)
+        rows += await _move_activity(pipeline, cell, named)
     activity = [(key, model, row) for key, model in counted.items() for row in _trend_rows(deltas[key])]
     if activity:
-        pipeline.queue(trends.ADD_ACTIVITY, trends.activity_parameters(project_id, activity))
+        pipeline.queue(trends.ADD_ACTIVITY, trends.activity_parameters(cell, activity))
         rows += [(model, row) for _, model, row in activity]
-    _add_trends(pipeline, project_id, rows)
+    _add_trends(pipeline, cell, rows)
 
 
 def _trend_rows(delta: SessionDelta) -> list[HourRow]:
     return [] if delta.trend is None else delta.trend.rows()
 
 
-def _add_trends(pipeline: Pipeline, project_id: int, rows: list[tuple[str, HourRow]]) -> None:
-    parameters = trends.trend_parameters(project_id, rows)
+def _add_trends(pipeline: Pipeline, cell: int, rows: list[tuple[str, HourRow]]) -> None:
+    parameters = trends.trend_parameters(cell, rows)
     if parameters:
         pipeline.queue(trends.ADD_TREND, parameters)
 
 
-async def _move_activity(pipeline: Pipeline, models: dict[uuid.UUID, str]) -> list[tuple[str, HourRow]]:
+async def _move_activity(pipeline: Pipeline, cell: int, models: dict[uuid.UUID, str]) -> list[tuple[str, HourRow]]:
     """Move the figures that were counted without a model to the models of their sessions. Return the changes."""
     changes = []
-    for key, old_model, row in await _read_activity(pipeline, models):
+    for key, old_model, row in await _read_activity(pipeline, cell, models):
         changes += [(old_model, row.negate()), (models[key], row)]
     if changes:
-        parameters = {"keys": list(models), "models": list(models.values())}
+        parameters = {"cell": cell, "keys": list(models), "models": list(models.values())}
         pipeline.queue(trends.SET_ACTIVITY_MODEL, parameters)
     return changes
 
 
-async def _read_activity(pipeline: Pipeline, keys: Iterable[uuid.UUID]) -> list[tuple[uuid.UUID, str, HourRow]]:
-    (rows,) = await pipeline.fetch((trends.READ_ACTIVITY, (list(keys),)))
+async def _read_activity(
+    pipeline: Pipeline, cell: int, keys: Iterable[uuid.UUID]
+) -> list[tuple[uuid.UUID, str, HourRow]]:
+    (rows,) = await pipeline.fetch((trends.READ_ACTIVITY, (cell, list(keys))))
     return [
         (key, model, trends.stored_row(hour, counts, kept_counts)) for key, hour, model, *counts, kept_counts in rows
     ]
 
 
-def _add_labels(pipeline: Pipeline, project_id: int, metadata: Iterable[tuple[uuid.UUID, bytes | str]]) -> None:
+def _add_labels(pipeline: Pipeline, cell: int, metadata: Iterable[tuple[uuid.UUID, bytes | str]]) -> None:
     """Store the labels of sessions, given the metadata of their traces."""
     session_labels: dict[uuid.UUID, list[Label]] = {}
     for key, encoded in metadata:
         session_labels.setdefault(key, []).extend(labels.read_labels(encoded))
-    if parameters := labels.insert_parameters(project_id, session_labels):
+    if parameters := labels.insert_parameters(cell, session_labels):
         pipeline.queue(labels.INSERT, parameters)
 
 
-def _update_usage(pipeline: Pipeline, project_id: int, deltas: Deltas) -> None:
+def _update_usage(pipeline: Pipeline, cell: int, deltas: Deltas) -> None:
     rows = [row for key, delta in deltas.items() if delta.usage is not None for row in delta.usage.rows(key)]
     if rows:
-        parameters = usage.add_parameters(project_id, rows)
+        parameters = usage.add_parameters(cell, rows)
         pipeline.queue(usage.ADD, parameters)
         pipeline.queue(usage.ADD_HOURLY, parameters)
 
 
 async def _rebuild_aggregates(pipeline: Pipeline, cell: int, keys: set[uuid.UUID], days: Days) -> int:
     """Aggregate sessions again from their spans and traces. Return a number higher than all of theirs."""
-    project_id = project_of(cell)
     (((first_seq,),),) = await pipeline.fetch(sequence.take(cell, len(keys) + 1))
     for position, key in enumerate(sorted(keys)):
-        steps = rebuild_session(pipeline.queue, project_id, key, days[key], first_seq + position)
+        steps = rebuild_session(pipeline.queue, cell, key, days[key], first_seq + position)
         await run_in_pipeline(pipeline, steps)
-    pipeline.queue(labels.DELETE, (list(keys),))
+    pipeline.queue(labels.DELETE, (cell, list(keys)))
     (metadata,) = await pipeline.fetch((labels.READ_METADATA, (list(keys),)))
-    _add_labels(pipeline, project_id, metadata)
+    _add_labels(pipeline, cell, metadata)
     pipeline.queue(_DELETE_EMPTY_SESSIONS, {"keys": sorted(keys)})
     return int(first_seq) + len(keys)

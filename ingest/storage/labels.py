@@ -15,15 +15,11 @@ import msgspec
 from ingest.decoding.labels import Label, labels_of
 
 INSERT = """
-INSERT INTO ingest_label (project_id, session_key, key, value)
-SELECT %s, * FROM unnest(%s::uuid[], %s::text[], %s::text[]) ON CONFLICT DO NOTHING
+INSERT INTO ingest_label (cell, session_key, key, value)
+SELECT %s::bigint, * FROM unnest(%s::uuid[], %s::text[], %s::text[]) ON CONFLICT DO NOTHING
 """
-DELETE = "DELETE FROM ingest_label WHERE session_key = ANY(%s)"
+DELETE = "DELETE FROM ingest_label WHERE cell = %s AND session_key = ANY(%s)"
 READ_METADATA = "SELECT session_key, metadata::text FROM ingest_trace WHERE session_key = ANY(%s) AND metadata <> '{}'"
-DELETE_DAY = """
-DELETE FROM ingest_label WHERE session_key IN
-  (SELECT session_key FROM ingest_session WHERE day = %s AND project_id = ANY(%s))
-"""
 _NONE = b"{}"
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -34,7 +30,7 @@ def read_labels(metadata: bytes | str) -> Sequence[Label]:
 
 
 def insert_parameters(
-    project_id: int, labels: Mapping[uuid.UUID, Iterable[Label]]
+    cell: int, labels: Mapping[uuid.UUID, Iterable[Label]]
 ) -> tuple[int, list[uuid.UUID], list[str], list[str]] | None:
     """Return the parameters of `INSERT`, or None if there are no labels."""
     rows = [
@@ -45,4 +41,4 @@ def insert_parameters(
     if not rows:
         return None
     session_keys, keys, values = map(list, zip(*rows, strict=True))
-    return project_id, session_keys, keys, values
+    return cell, session_keys, keys, values

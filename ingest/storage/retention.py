@@ -21,9 +21,9 @@ from django.dispatch import Signal
 
 from ingest import metrics
 from ingest.archive import transcripts
-from ingest.cells import cells_of
-from ingest.models import Activity, HourlyUsage, Message, Project, Session, Transcript, Trend
-from ingest.storage import labels, messages, retention_clock, sequence
+from ingest.cells import cells_of, project_of
+from ingest.models import Activity, Cell, HourlyUsage, Message, Project, Session, Transcript, Trend
+from ingest.storage import messages, retention_clock, sequence
 from ingest.storage.database import partitions
 from ingest.storage.retention_clock import Clocks
 
@@ -39,18 +39,23 @@ expiring = Signal()
 deleted = Signal()
 """Sent in the transaction that deleted data of a project, with `project_id`, `target` and `counts`."""
 
-_DELETE_TRACES = """
-DELETE FROM ingest_trace WHERE session_key IN
-  (SELECT session_key FROM ingest_session WHERE day = %s AND project_id = ANY(%s))
+_OF_EXPIRED_SESSIONS = """
+session_key IN (SELECT session_key FROM ingest_session WHERE project_id = %(project)s AND day = %(day)s)
 """
-_DELETE_STRAYS = """
-DELETE FROM ingest_stray WHERE session_key IN
-  (SELECT session_key FROM ingest_session WHERE day = %s AND project_id = ANY(%s))
-"""
-_DELETE_USAGE = """
-DELETE FROM ingest_usage WHERE session_key IN
-  (SELECT session_key FROM ingest_session WHERE day = %s AND project_id = ANY(%s))
-"""
+_DELETE_PARTS_OF_SESSIONS = [
+    f"DELETE FROM {rows} {_OF_EXPIRED_SESSIONS}"  # noqa: S608 - constants
+    for rows in (
+        "ingest_trace WHERE",
+        "ingest_stray WHERE",
+        "ingest_usage WHERE cell = %(cell)s AND",
+        "ingest_label WHERE cell = %(cell)s AND",
+    )
+]
+_DELETE_ROWS_OF_DAY = [
+    "DELETE FROM ingest_search WHERE project_id = %(project)s AND session_day = %(day)s",
+    "DELETE FROM ingest_span WHERE project_id = %(project)s AND session_day = %(day)s",
+]
+_DELETE_SESSIONS = "DELETE FROM ingest_session WHERE project_id = %(project)s AND day = %(day)s"
 
 
 @dataclass(slots=True)
@@ -148,7 +153,9 @@ def _has_expired_data(project_id: int, cutoff: date) -> bool:
         Session.objects.filter(project_id=project_id, day__lt=cutoff).exists()
         or Message.objects.filter(project_id=project_id, day__lt=cutoff).exists()
         or Transcript.objects.filter(project_id=project_id, received_at__lt=moment).exists()
-        or any(table.objects.filter(project_id=project_id, hour__lt=moment).exists() for table in _HOURLY_TABLES)
+        or any(
+            table.objects.filter(cell__in=cells_of(project_id), hour__lt=moment).exists() for table in _HOURLY_TABLES
+        )
     )
 
 
@@ -173,17 +180,13 @@ def _delete_day(cursor: CursorWrapper, expired: _ExpiredDay) -> None:
     day, project_ids = expired.day, list(expired.session_counts)
     for cell in cells_of(*project_ids):
         sequence.lock(cursor, cell)
-    arguments: tuple[date, list[int]] = (day, project_ids)
     sessions = Session.objects.filter(day=day, project_id__in=project_ids)
     expiring.send(sender=None, session_keys=sessions.values("session_key"))
-    cursor.execute(_DELETE_TRACES, arguments)
-    cursor.execute(_DELETE_STRAYS, arguments)
-    cursor.execute(_DELETE_USAGE, arguments)
-    cursor.execute(labels.DELETE_DAY, arguments)
-    if not expired.is_last:
-        cursor.execute("DELETE FROM ingest_search WHERE session_day = %s AND project_id = ANY(%s)", arguments)
-        cursor.execute("DELETE FROM ingest_span WHERE session_day = %s AND project_id = ANY(%s)", arguments)
-    cursor.execute("DELETE FROM ingest_session WHERE day = %s AND project_id = ANY(%s)", arguments)
+    # The rows of the last projects go with the partition.
+    rows = [] if expired.is_last else _DELETE_ROWS_OF_DAY
+    for cell in cells_of(*project_ids):
+        for statement in (*_DELETE_PARTS_OF_SESSIONS, *rows, _DELETE_SESSIONS):
+            cursor.execute(statement, {"cell": cell, "project": project_of(cell), "day": day})
     if expired.is_last:
         cursor.execute(f"DROP TABLE {partitions.partition_name(day)}")
         cursor.execute(f"DROP TABLE IF EXISTS {partitions.search_partition_name(day)}")
@@ -205,14 +208,15 @@ def _delete_texts_and_figures(due: Mapping[int, date], today: date) -> None:
                 continue
             cursor.execute(messages.EXPIRE, [project_id, cutoff])
             counts = {"texts": cursor.rowcount}
-            old = {"project_id": project_id, "hour__lt": _start_of(cutoff)}
+            old = {"cell__in": cells_of(project_id), "hour__lt": _start_of(cutoff)}
             counts["hourly_figures"] = sum(table.objects.filter(**old).delete()[0] for table in _HOURLY_TABLES)
             _report_deletion(project_id, f"texts and figures before {cutoff}", counts)
-    existing_ids = Project.objects.values("pk")
+    existing_ids = set(Project.objects.values_list("pk", flat=True))
+    ownerless = [cell for cell in Cell.objects.values_list("cell", flat=True) if project_of(cell) not in existing_ids]
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM ingest_message WHERE project_id NOT IN (SELECT id FROM ingest_project)")
     for table in _HOURLY_TABLES:
-        table.objects.exclude(project_id__in=existing_ids).delete()
+        table.objects.filter(cell__in=ownerless).delete()
 
 
 def _report_deletion(project_id: int, target: str, counts: Mapping[str, int]) -> None:

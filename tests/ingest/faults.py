@@ -262,9 +262,9 @@ _ROLL_UPS = {
         WHERE (coalesce(spans.compactions, 0), coalesce(spans.freed, 0), coalesce(spans.errors, 0))
           <> (coalesce(figures.compactions, 0), coalesce(figures.freed, 0), coalesce(figures.errors, 0))""",
     "trends": """
-        SELECT * FROM (SELECT project_id, hour, model, sum(compactions) AS compactions, sum(tokens_freed) AS freed,
+        SELECT * FROM (SELECT cell, hour, model, sum(compactions) AS compactions, sum(tokens_freed) AS freed,
             sum(errors) AS errors FROM ingest_activity GROUP BY 1, 2, 3) a
-        FULL JOIN ingest_trend t USING (project_id, hour, model)
+        FULL JOIN ingest_trend t USING (cell, hour, model)
         WHERE (a.compactions, a.freed, a.errors) IS DISTINCT FROM (t.compactions, t.tokens_freed, t.errors)
           AND coalesce(t.compactions + t.errors, 1) > 0""",
     "billed tokens of sessions": """
@@ -273,9 +273,9 @@ _ROLL_UPS = {
         FULL JOIN (SELECT session_key, sum(input_tokens) AS tokens FROM ingest_usage GROUP BY 1) u USING (session_key)
         WHERE coalesce(spans.tokens, 0) <> coalesce(u.tokens, 0)""",
     "billed tokens of projects": """
-        SELECT * FROM (SELECT project_id, hour, model, sum(input_tokens) AS tokens, sum(call_count) AS calls
+        SELECT * FROM (SELECT cell, hour, model, sum(input_tokens) AS tokens, sum(call_count) AS calls
             FROM ingest_usage GROUP BY 1, 2, 3) u
-        FULL JOIN ingest_hourlyusage h USING (project_id, hour, model)
+        FULL JOIN ingest_hourlyusage h USING (cell, hour, model)
         WHERE (u.tokens, u.calls) IS DISTINCT FROM (h.input_tokens::numeric, h.call_count::bigint)
           AND coalesce(h.call_count, 1) > 0""",
 }

@@ -15,6 +15,7 @@ from datetime import date, timedelta
 
 import psycopg
 
+from ingest.cells import cells_of
 from ingest.storage.database import partitions
 
 SPANS_PER_SESSION = 200
@@ -57,40 +58,40 @@ FROM generate_series(%(first_chunk)s, %(last_chunk)s) c, generate_series(0, %(sp
 """
 
 _ACTIVITY = """
-INSERT INTO ingest_activity (session_key, project_id, hour, model, compactions, tokens_freed, cache_lost_tokens,
+INSERT INTO ingest_activity (session_key, cell, hour, model, compactions, tokens_freed, cache_lost_tokens,
   facts_total, facts_kept, fallbacks, overflows, errors, kept_counts)
-SELECT md5('session-' || n)::uuid, %(project)s, %(day)s::timestamptz + (n %% 24) * interval '1 hour',
+SELECT md5('session-' || n)::uuid, %(cell)s, %(day)s::timestamptz + (n %% 24) * interval '1 hour',
   'model-' || n %% 4, 3, 40000, 9000, 60, 50 - n %% 7, n %% 2, n %% 3 / 2, n %% 5 / 4,
   (SELECT array_agg(CASE WHEN share = 90 - n %% 40 THEN 3 ELSE 0 END ORDER BY share) FROM generate_series(0, 100) share)
 FROM generate_series(%(first)s, %(last)s) n
 """
 _TRENDS = """
-INSERT INTO ingest_trend (project_id, hour, model, compactions, tokens_freed, cache_lost_tokens, facts_total,
+INSERT INTO ingest_trend (cell, hour, model, compactions, tokens_freed, cache_lost_tokens, facts_total,
   facts_kept, fallbacks, overflows, errors, kept_counts)
-SELECT project_id, hour, model, sum(compactions), sum(tokens_freed), sum(cache_lost_tokens), sum(facts_total),
+SELECT cell, hour, model, sum(compactions), sum(tokens_freed), sum(cache_lost_tokens), sum(facts_total),
   sum(facts_kept), sum(fallbacks), sum(overflows), sum(errors), min(kept_counts)
 FROM ingest_activity WHERE hour >= %(day)s AND hour < %(day)s::date + 1 GROUP BY 1, 2, 3
 """
 _USAGE = """
-INSERT INTO ingest_usage (session_key, project_id, hour, model, provider, is_summary, prompt_size, call_count,
+INSERT INTO ingest_usage (session_key, cell, hour, model, provider, is_summary, prompt_size, call_count,
   input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens)
-SELECT md5('session-' || n)::uuid, %(project)s, %(day)s::timestamptz + (n %% 24) * interval '1 hour',
+SELECT md5('session-' || n)::uuid, %(cell)s, %(day)s::timestamptz + (n %% 24) * interval '1 hour',
   'gpt-5', '', false, 0, 20, 900000, 700000, 0, 9000, 0
 FROM generate_series(%(first)s, %(last)s) n
 """
 _HOURLY_USAGE = """
-INSERT INTO ingest_hourlyusage (project_id, hour, model, provider, is_summary, prompt_size, call_count, input_tokens,
+INSERT INTO ingest_hourlyusage (cell, hour, model, provider, is_summary, prompt_size, call_count, input_tokens,
   cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens)
-SELECT project_id, hour, model, provider, is_summary, prompt_size, sum(call_count), sum(input_tokens),
+SELECT cell, hour, model, provider, is_summary, prompt_size, sum(call_count), sum(input_tokens),
   sum(cached_tokens), sum(cache_write_tokens), sum(output_tokens), sum(reasoning_tokens)
 FROM ingest_usage WHERE hour >= %(day)s AND hour < %(day)s::date + 1 GROUP BY 1, 2, 3, 4, 5, 6
 """
 _LABELS = """
-INSERT INTO ingest_label (session_key, project_id, key, value)
-SELECT md5('session-' || n)::uuid, %(project)s, 'deployment.environment.name',
+INSERT INTO ingest_label (session_key, cell, key, value)
+SELECT md5('session-' || n)::uuid, %(cell)s, 'deployment.environment.name',
   CASE WHEN n %% 10 > 0 THEN 'production' ELSE 'staging' END FROM generate_series(%(first)s, %(last)s) n
 UNION ALL
-SELECT md5('session-' || n)::uuid, %(project)s, 'user.id', 'user-' || n %% 500
+SELECT md5('session-' || n)::uuid, %(cell)s, 'user.id', 'user-' || n %% 500
 FROM generate_series(%(first)s, %(last)s) n
 """
 _SEARCH = """
@@ -126,8 +127,9 @@ INSERT INTO ingest_usage SELECT (json_populate_record(x.u, json_build_object('se
 FROM (SELECT u FROM ingest_usage u LIMIT 1) x, generate_series(1, %s) n
 """
 _OLD_LABELS = """
-INSERT INTO ingest_label (session_key, project_id, key, value)
-SELECT md5('old-' || n)::uuid, 1, key, value FROM generate_series(1, %s) n,
+INSERT INTO ingest_label (session_key, cell, key, value)
+SELECT md5('old-' || n)::uuid, cell, key, value FROM (SELECT cell FROM ingest_label LIMIT 1) x,
+  generate_series(1, %s) n,
   LATERAL (VALUES ('deployment.environment.name', 'production'), ('user.id', 'user-' || n %% 500)) l (key, value)
 """
 
@@ -154,7 +156,8 @@ def fill(
     """Fill an empty, migrated database. `spans` is rounded to whole days with multiples of 100 sessions."""
     chunks_per_day = max(1, round(spans / (days * CONCURRENT_SESSIONS * SPANS_PER_SESSION)))
     dates = [today - timedelta(days=days - number) for number in range(days)]
-    common = {"project": project, "beside": CONCURRENT_SESSIONS, "spans": SPANS_PER_SESSION, "seq": 0}
+    (cell,) = cells_of(project)
+    common = {"project": project, "cell": cell, "beside": CONCURRENT_SESSIONS, "spans": SPANS_PER_SESSION, "seq": 0}
     with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
         connection.execute("SET synchronous_commit = off")
         connection.execute("SET work_mem = '256MB'")

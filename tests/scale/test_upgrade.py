@@ -25,12 +25,16 @@ LOCKING_STATEMENTS = [
 ]
 # These migrations create the tables.
 FIRST = {"0001_initial", "0002_spans", "0003_chain", "0004_message", "0006_stray", "0011_usage", "0017_label"}
+# The server is stopped during the upgrade to 0.2.0, which changes the keys of all growing tables.
+REWRITES = {"0023_cells_of_figures"}
 
 
 @pytest.mark.usefixtures("django_db_setup")
 def test_later_migrations_do_not_lock_large_tables(django_db_blocker: Any) -> None:
     """Indexes are created concurrently, columns have defaults, and constraints are added as NOT VALID."""
-    names = [name for app, name in MigrationLoader(None).disk_migrations if app == "ingest" and name not in FIRST]
+    names = [
+        name for app, name in MigrationLoader(None).disk_migrations if app == "ingest" and name not in FIRST | REWRITES
+    ]
     assert names
     for name in names:
         out = StringIO()

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from ingest.cells import cells_of
 from ingest.models import HourlyUsage, Session
 from ingest.models import Usage as StoredUsage
 from viewer.costs.amounts import Cost, FindRates, Usage, price
@@ -58,7 +59,7 @@ def session_cost(session: Session) -> Cost:
 
 def session_costs(project_id: int, keys: Iterable[UUID]) -> dict[UUID, Cost]:
     """Return the costs of several sessions of a project in one query. Sessions without usage are missing."""
-    rows = StoredUsage.objects.filter(session_key__in=list(keys), project_id=project_id, call_count__gt=0)
+    rows = StoredUsage.objects.filter(cell__in=cells_of(project_id), session_key__in=list(keys), call_count__gt=0)
     usages: dict[UUID, list[Usage]] = defaultdict(list)
     for key, *values in rows.values_list("session_key", *_KEY, *_SUMS):
         usages[key].append(Usage(*values))
@@ -70,7 +71,7 @@ def costs_over_time(
     project_id: int, since: datetime, until: datetime, bucket_of: Callable[[datetime], int], *, model: str | None = None
 ) -> dict[int, Cost]:
     """Return the costs of a project by the bucket of their hour. `model` limits them to calls of one model."""
-    calls = HourlyUsage.objects.filter(project_id=project_id, hour__gte=since, hour__lt=until, call_count__gt=0)
+    calls = HourlyUsage.objects.filter(cell__in=cells_of(project_id), hour__gte=since, hour__lt=until, call_count__gt=0)
     if model is not None:
         calls = calls.filter(model=model)
     buckets: dict[int, list[Usage]] = defaultdict(list)
@@ -82,6 +83,6 @@ def costs_over_time(
 
 def recent_models(project_id: int, *, limit: int = 200) -> list[tuple[str, str]]:
     """Return the models and providers of a project's newest usage, for the page of prices."""
-    newest = HourlyUsage.objects.filter(project_id=project_id, call_count__gt=0).order_by("-hour")
+    newest = HourlyUsage.objects.filter(cell__in=cells_of(project_id), call_count__gt=0).order_by("-hour")
     pairs = newest.values_list("model", "provider")[: limit * 25]
     return sorted(set(pairs))[:limit]

@@ -126,7 +126,7 @@ def _index_session(cursor: CursorWrapper, session: Session, spans: Sequence[tupl
     ]
     names = words.words_of(_session_texts(session, [span for span, _ in spans]))
     public = words.lexemes(names, project_id=session.project_id, kind=words.PUBLIC)
-    values = Label.objects.filter(session_key=session.session_key).values_list("value", flat=True)
+    values = Label.objects.filter(cell=session.cell, session_key=session.session_key).values_list("value", flat=True)
     hidden = words.words_of(set(values)) - names
     content = words.lexemes(hidden, project_id=session.project_id, kind=words.CONTENT)
     session_entry = Entry(SESSION_ITEM, seq, None, None, None, [*public, *content])

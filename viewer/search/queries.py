@@ -17,6 +17,7 @@ from uuid import UUID
 from django.db import connection
 from django.utils import timezone
 
+from ingest.cells import cells_of
 from ingest.models import Session
 from ingest.storage import payloads
 from ingest.storage.payloads import DATA, PAYLOAD
@@ -46,7 +47,7 @@ ORDER BY session_day DESC, seq DESC, item DESC LIMIT %s
 """
 _CONDITION = "words @@ %s::tsquery"
 _HAS_LABEL = (
-    " AND EXISTS (SELECT 1 FROM ingest_label l WHERE l.session_key = ingest_search.session_key"
+    " AND EXISTS (SELECT 1 FROM ingest_label l WHERE l.cell = ANY(%s) AND l.session_key = ingest_search.session_key"
     " AND l.key = ANY(%s::text[]) AND l.value = %s)"
 )
 _SPANS = f"""
@@ -143,7 +144,7 @@ def _find(
     for project_id, visibility in projects.items():
         parameters += [project_id, query.tsquery(project_id, with_content=visibility is Visibility.CONTENT)]
         for kind, value in with_labels.items():
-            parameters += [labels.visible_keys(kind, value, visibility), value]
+            parameters += [cells_of(project_id), labels.visible_keys(kind, value, visibility), value]
     conditions = " OR ".join([condition] * len(projects))
     extra = ""
     extra_parameters: list[Any] = []

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db.models import OuterRef, QuerySet, Subquery
 
+from ingest.cells import cells_of
 from ingest.decoding.labels import LABEL_KEYS
 from ingest.models import Label, Session
 from viewer.visibility.public_parts import Visibility, public_trace_metadata
@@ -36,7 +37,9 @@ class LabelValue:
 def session_labels(sessions: Sequence[Session], visibility: Visibility) -> dict[UUID, list[LabelValue]]:
     """Return the labels of sessions that a reader sees, by session."""
     result: dict[UUID, set[LabelValue]] = {}
-    rows = Label.objects.filter(session_key__in=[session.session_key for session in sessions])
+    rows = Label.objects.filter(
+        cell__in={session.cell for session in sessions}, session_key__in=[session.session_key for session in sessions]
+    )
     for session_key, key, value in rows.values_list("session_key", "key", "value"):
         if _is_visible(key, value, visibility):
             result.setdefault(session_key, set()).add(LabelValue(_KIND_OF_KEY[key], value))
@@ -54,7 +57,8 @@ def labels_json(labels: Iterable[LabelValue]) -> dict[str, list[str]]:
 def menu_labels(project_id: int, visibility: Visibility) -> dict[str, list[str]]:
     """Return the values of each kind in recent sessions, for the filter menus."""
     newest = Session.objects.filter(project_id=project_id).order_by("-last_seq").values("session_key")[:_MENU_SESSIONS]
-    rows = Label.objects.filter(session_key__in=newest, key__in=_KIND_OF_KEY).values_list("key", "value").distinct()
+    stored = Label.objects.filter(cell__in=cells_of(project_id), session_key__in=newest, key__in=_KIND_OF_KEY)
+    rows = stored.values_list("key", "value").distinct()
     labels = sorted(
         {LabelValue(_KIND_OF_KEY[key], value) for key, value in rows if _is_visible(key, value, visibility)}
     )
@@ -74,14 +78,15 @@ def with_labels(
     Values that the reader may not see match nothing. Sessions with a rare value are read by their keys. For a frequent
     one, the list is read in its order until a page is full. A join could do neither and would read all sessions.
     """
+    cells = cells_of(project_id)
     for kind, value in filters.items():
         keys = visible_keys(kind, value, visibility)
-        rows = Label.objects.filter(project_id=project_id, key__in=keys, value=value)
+        rows = Label.objects.filter(cell__in=cells, key__in=keys, value=value)
         session_keys = set(rows.values_list("session_key", flat=True)[: _RARE + 1]) if keys else set()
         if len(session_keys) <= _RARE:
             sessions = sessions.filter(session_key__in=session_keys)
         else:
-            own = Label.objects.filter(session_key=OuterRef("session_key"), key__in=keys, value=value)
+            own = Label.objects.filter(cell__in=cells, session_key=OuterRef("session_key"), key__in=keys, value=value)
             label = Subquery(own.values("value")[:1])
             sessions = sessions.alias(**{f"label_{kind}": label}).filter(**{f"label_{kind}__isnull": False})
     return sessions

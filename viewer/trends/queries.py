@@ -19,6 +19,7 @@ from django.db import connection
 from django.db.models import F, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
 
+from ingest.cells import cells_of, project_of
 from ingest.models import Activity, Session, Trend, Usage
 from ingest.storage.figures.table import BY_NAME, TROUBLES, Figure, Page, figures_on
 from ingest.storage.figures.trends import COUNTS
@@ -91,13 +92,11 @@ def series(projects: Iterable[int], period: Period, *, model: str | None = None,
     """
     key_of = _KEYS.get(group, _no_key)
     hours: dict[str, list[list[Figures]]] = defaultdict(lambda: [[] for _ in period.starts])
-    rows = Trend.objects.filter(project_id__in=list(projects), hour__gte=period.since, hour__lt=period.until)
+    rows = Trend.objects.filter(cell__in=cells_of(*projects), hour__gte=period.since, hour__lt=period.until)
     if model is not None:
         rows = rows.filter(model=model)
-    for project_id, hour, name, *counts, shares in rows.values_list(
-        "project_id", "hour", "model", *COUNTS, "kept_counts"
-    ):
-        hours[key_of(project_id, name)][period.index(hour)].append(Figures(counts, shares=shares or ()))
+    for cell, hour, name, *counts, shares in rows.values_list("cell", "hour", "model", *COUNTS, "kept_counts"):
+        hours[key_of(project_of(cell), name)][period.index(hour)].append(Figures(counts, shares=shares or ()))
     return _sort([_series(key, buckets) for key, buckets in hours.items()])
 
 
@@ -145,7 +144,7 @@ _KEYS: dict[str, Callable[[int, str], str]] = {
 
 def models(projects: Iterable[int], period: Period) -> list[str]:
     """Return the models with figures in a period."""
-    rows = Trend.objects.filter(project_id__in=list(projects), hour__gte=period.since, hour__lt=period.until)
+    rows = Trend.objects.filter(cell__in=cells_of(*projects), hour__gte=period.since, hour__lt=period.until)
     return sorted(set(rows.order_by().values_list("model", flat=True).distinct()))
 
 
@@ -179,14 +178,14 @@ def sessions_behind(
     with_cost: bool = False,
 ) -> list[SessionFigures]:
     """Return the sessions that contribute most to a metric between two hours. Sessions without any are left out."""
-    projects = list(projects)
-    rows = Activity.objects.filter(project_id__in=projects, hour__gte=since, hour__lt=until)
+    cells = cells_of(*projects)
+    rows = Activity.objects.filter(cell__in=cells, hour__gte=since, hour__lt=until)
     if model is not None:
         rows = rows.filter(model=model)
     sums = {f"sum_{name}": Sum(name) for name in COUNTS}
     limit = min(limit, MAX_SESSIONS)
     if metric == "cost":
-        keys = _most_tokens(projects, since, until, model, limit)
+        keys = _most_tokens(cells, since, until, model, limit)
         counts = {key: values for key, *values in _by_session(rows.filter(session_key__in=keys), sums)}
         top = [(key, counts.get(key, [0] * len(COUNTS))) for key in keys]
     else:
@@ -211,7 +210,7 @@ _SUM_OF = {"facts": "facts_total - facts_kept", **{figure.name: figure.hourly fo
 _MOST_OF_EACH = f"""
 WITH sums AS (
   SELECT session_key, {", ".join(f"sum({name})::bigint AS {name}" for name in COUNTS)}
-  FROM ingest_activity WHERE project_id = ANY(%(projects)s) AND hour >= %(since)s AND hour < %(until)s
+  FROM ingest_activity WHERE cell = ANY(%(cells)s) AND hour >= %(since)s AND hour < %(until)s
   GROUP BY session_key)
 SELECT session_key, {", ".join(COUNTS)} FROM (
   SELECT *, least({
@@ -225,7 +224,7 @@ def worst_sessions(
     projects: Iterable[int], since: datetime, until: datetime, *, limit: int
 ) -> dict[str, list[SessionFigures]]:
     """Return the sessions with most lost facts and most of each trouble between two hours, by metric."""
-    values: dict[str, Any] = {"projects": list(projects), "since": since, "until": until, "limit": limit}
+    values: dict[str, Any] = {"cells": cells_of(*projects), "since": since, "until": until, "limit": limit}
     with connection.cursor() as cursor:
         cursor.execute(_MOST_OF_EACH, values)
         counts = {key: Figures(figures) for key, *figures in cursor.fetchall()}
@@ -245,7 +244,9 @@ def worst_sessions_by_index(projects: Iterable[int], since: datetime, *, limit: 
         for column, has_any in _WORST_FIRST.values():
             sessions |= {row.session_key: row for row in active.filter(has_any).order_by(f"-{column}")[:limit]}
     sums = {f"sum_{name}": Sum(name) for name in COUNTS}
-    activity = Activity.objects.filter(session_key__in=sessions, hour__gte=since)
+    activity = Activity.objects.filter(
+        cell__in={session.cell for session in sessions.values()}, session_key__in=sessions, hour__gte=since
+    )
     rows = [SessionFigures(sessions[key], Figures(counts)) for key, *counts in _by_session(activity, sums)]
     return _worst_of_each(rows, limit)
 
@@ -262,9 +263,9 @@ def _by_session(rows: QuerySet[Activity], sums: dict[str, Sum]) -> Iterable[tupl
     return list(rows.values("session_key").annotate(**sums).values_list("session_key", *sums))
 
 
-def _most_tokens(projects: list[int], since: datetime, until: datetime, model: str | None, limit: int) -> list[UUID]:
+def _most_tokens(cells: list[int], since: datetime, until: datetime, model: str | None, limit: int) -> list[UUID]:
     """Return the sessions with most billed tokens between two hours."""
-    calls = Usage.objects.filter(project_id__in=projects, hour__gte=since, hour__lt=until, call_count__gt=0)
+    calls = Usage.objects.filter(cell__in=cells, hour__gte=since, hour__lt=until, call_count__gt=0)
     if model is not None:
         calls = calls.filter(model=model)
     tokens = Sum(F("input_tokens") + F("output_tokens"))

@@ -1,7 +1,7 @@
 """Count a session again from its spans: after one of its traces moved, and in `manage.py recount`.
 
 The steps are a generator, because a commit sends them through its pipeline and a recount through Django's connection.
-The caller holds the lock of the project.
+The caller holds the lock of the cell.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _SPANS = f"SELECT {SPAN_COLUMNS}, NULL FROM ingest_span WHERE session_key = %s A
 _TRACE_TIMES = "SELECT started_at, ended_at FROM ingest_trace WHERE session_key = %s"
 
 
-def rebuild_session(queue: Queue, project_id: int, key: uuid.UUID, day: date, seq: int) -> Steps:
+def rebuild_session(queue: Queue, cell: int, key: uuid.UUID, day: date, seq: int) -> Steps:
     """Replace all figures of a session. `seq` is its new sequence number if that is higher than the old one."""
     spans, traces, hours, billed = yield (
         (_SPANS, (key, day)),
         (_TRACE_TIMES, (key,)),
-        (trends.READ_ACTIVITY, ([key],)),
-        (usage.DELETE, (key,)),
+        (trends.READ_ACTIVITY, (cell, [key])),
+        (usage.DELETE, (cell, key)),
     )
     delta = SessionDelta()
     reports: list[Span] = []
@@ -51,30 +51,28 @@ def rebuild_session(queue: Queue, project_id: int, key: uuid.UUID, day: date, se
     queue(RESET_SESSION, (key,))
     (sessions,) = yield ((UPDATE_SESSIONS, update_parameters([delta.row(key, seq)])),)
     for _, model, trend_model in sessions:
-        _replace_hours(queue, project_id, key, delta, hours, model, trend_model)
+        _replace_hours(queue, cell, key, delta, hours, model, trend_model)
     new_rows = [] if delta.usage is None else list(delta.usage.rows(key))
     if new_rows:
-        queue(usage.ADD, usage.add_parameters(project_id, new_rows))
+        queue(usage.ADD, usage.add_parameters(cell, new_rows))
     if changes := [*map(usage.negate, billed), *new_rows]:
-        queue(usage.ADD_HOURLY, usage.add_parameters(project_id, changes))
+        queue(usage.ADD_HOURLY, usage.add_parameters(cell, changes))
 
 
 def _replace_hours(
-    queue: Queue, project_id: int, key: uuid.UUID, delta: SessionDelta, hours: Rows, model: str, trend_model: str | None
+    queue: Queue, cell: int, key: uuid.UUID, delta: SessionDelta, hours: Rows, model: str, trend_model: str | None
 ) -> None:
     """Replace the hourly figures of a session. It stays with the model that it was first counted under."""
     rows = [] if delta.trend is None else delta.trend.rows()
     new_model = (trend_model or model) if rows else None
-    queue(trends.DELETE_ACTIVITY, ([key],))
+    queue(trends.DELETE_ACTIVITY, (cell, [key]))
     if rows:
-        queue(
-            trends.ADD_ACTIVITY, trends.activity_parameters(project_id, [(key, new_model or "", row) for row in rows])
-        )
+        queue(trends.ADD_ACTIVITY, trends.activity_parameters(cell, [(key, new_model or "", row) for row in rows]))
     removed = [
         (old_model, trends.stored_row(hour, counts, kept_counts).negate())
         for _, hour, old_model, *counts, kept_counts in hours
     ]
-    if parameters := trends.trend_parameters(project_id, [*removed, *((new_model or "", row) for row in rows)]):
+    if parameters := trends.trend_parameters(cell, [*removed, *((new_model or "", row) for row in rows)]):
         queue(trends.ADD_TREND, parameters)
     if new_model != trend_model:
         queue(trends.SET_SESSION_MODEL, {"keys": [key], "models": [new_model]})

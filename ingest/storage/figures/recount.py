@@ -29,7 +29,7 @@ class Progress:
 
 
 def recount(project_id: int | None = None, *, after: uuid.UUID | None = None) -> Iterator[Progress]:
-    """Count each session after a key again, in its own transaction. Then sum the hours of each project."""
+    """Count each session after a key again, in its own transaction. Then sum the hours of each cell."""
     sessions = Session.objects.order_by("session_key")
     if project_id is not None:
         sessions = sessions.filter(project_id=project_id)
@@ -41,20 +41,20 @@ def recount(project_id: int | None = None, *, after: uuid.UUID | None = None) ->
     rows = sessions.values_list("project_id", "session_key", "day").iterator(chunk_size=1000)
     for count, (owner_id, key, day) in enumerate(rows, done + 1):
         with transaction.atomic(), connection.cursor() as cursor:
-            sequence.lock(cursor, cell_of(owner_id, key))
-            run_with_cursor(cursor, rebuild_session(cursor.execute, owner_id, key, day, 0))
+            cell = cell_of(owner_id, key)
+            sequence.lock(cursor, cell)
+            run_with_cursor(cursor, rebuild_session(cursor.execute, cell, key, day, 0))
         yield Progress(key, count, total)
-    for owner_id in owner_ids:
-        sum_hours(owner_id)
+    for cell in cells_of(*owner_ids):
+        sum_hours(cell)
 
 
-def sum_hours(project_id: int) -> None:
-    """Sum the hours of a project's sessions again.
+def sum_hours(cell: int) -> None:
+    """Sum the hours of a cell's sessions again.
 
     Needed after a rolling upgrade, in which processes of a version without these sums stored sessions.
     """
     with transaction.atomic(), connection.cursor() as cursor:
-        for cell in cells_of(project_id):
-            sequence.lock(cursor, cell)
+        sequence.lock(cursor, cell)
         for statement in (trends.DELETE_TREND, trends.SUM_TREND, usage.DELETE_HOURLY, usage.SUM_HOURLY):
-            cursor.execute(statement, {"project_id": project_id})
+            cursor.execute(statement, {"cell": cell})

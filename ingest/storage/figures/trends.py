@@ -1,8 +1,8 @@
-"""Hourly figures for trends: per session (`ingest_activity`), and per project and model (`ingest_trend`).
+"""Hourly figures for trends: per session (`ingest_activity`), and per cell and model (`ingest_trend`).
 
 Both tables change in the transaction of the spans, by the difference between old and new rows, so replays add nothing.
-A row of `ingest_trend` is always the sum of the rows of `ingest_activity` with its project, hour and model. All writes
-to a project hold its lock, so rows cannot be updated in different orders.
+A row of `ingest_trend` is always the sum of the rows of `ingest_activity` with its cell, hour and model. All writes
+to a cell hold its lock, so rows cannot be updated in different orders.
 
 A session counts under one model: the first one known when its figures were first counted. If none was known then, its
 figures move to the model as soon as there is one.
@@ -24,8 +24,8 @@ from ingest.storage.figures.table import HOURLY
 _HOUR_US = 3_600_000_000
 COUNTS = tuple(figure.hourly for figure in HOURLY)
 """Columns of both tables that are sums, in the order of the table of figures."""
-ACTIVITY_KEY = ("session_key", "hour")
-TREND_KEY = ("project_id", "hour", "model")
+ACTIVITY_KEY = ("cell", "session_key", "hour")
+TREND_KEY = ("cell", "hour", "model")
 SHARES = 101
 """Length of `kept_counts`: the number of compactions that kept 0 to 100 % of their facts."""
 
@@ -45,7 +45,7 @@ class HourRow(NamedTuple):
 
 
 class TrendDelta:
-    """Change of the hourly figures of one session, or of one project and model."""
+    """Change of the hourly figures of one session, or of one cell and model."""
 
     __slots__ = ("_hours",)
 
@@ -98,8 +98,8 @@ def share_kept(total: int, kept: int) -> int:
 
 _COLUMNS = {"hour": "timestamptz", "model": "text", **dict.fromkeys(COUNTS, "bigint"), "kept_counts": "text"}
 _ADD = """
-INSERT INTO {table} AS old (project_id, {names}, kept_counts)
-SELECT %(project_id)s, {names}, kept_counts::int[] FROM unnest({arrays}) t ({names}, kept_counts)
+INSERT INTO {table} AS old (cell, {names}, kept_counts)
+SELECT %(cell)s::bigint, {names}, kept_counts::int[] FROM unnest({arrays}) t ({names}, kept_counts)
 ON CONFLICT ({key}) DO UPDATE SET {sums}, kept_counts = CASE WHEN excluded.kept_counts IS NULL THEN old.kept_counts ELSE
   (SELECT array_agg(coalesce(a, 0) + b ORDER BY n) FROM unnest(old.kept_counts, excluded.kept_counts)
    WITH ORDINALITY x (a, b, n)) END
@@ -120,26 +120,27 @@ _ACTIVITY_COLUMNS = {"session_key": "uuid", **_COLUMNS}
 ADD_TREND = _add_statement("ingest_trend", _COLUMNS, TREND_KEY)
 ADD_ACTIVITY = _add_statement("ingest_activity", _ACTIVITY_COLUMNS, ACTIVITY_KEY)
 READ_ACTIVITY = f"""
-SELECT session_key, hour, model, {", ".join(COUNTS)}, kept_counts FROM ingest_activity WHERE session_key = ANY(%s)
+SELECT session_key, hour, model, {", ".join(COUNTS)}, kept_counts FROM ingest_activity
+WHERE cell = %s AND session_key = ANY(%s)
 """  # noqa: S608 - constants
-DELETE_ACTIVITY = "DELETE FROM ingest_activity WHERE session_key = ANY(%s)"
-# Run under the project's lock.
-DELETE_TREND = "DELETE FROM ingest_trend WHERE project_id = %(project_id)s"
+DELETE_ACTIVITY = "DELETE FROM ingest_activity WHERE cell = %s AND session_key = ANY(%s)"
+# Run under the lock of the cell.
+DELETE_TREND = "DELETE FROM ingest_trend WHERE cell = %(cell)s"
 SUM_TREND = f"""
-INSERT INTO ingest_trend (project_id, hour, model, {", ".join(COUNTS)}, kept_counts)
-SELECT %(project_id)s, hour, model, {", ".join(COUNTS)}, kept_counts FROM (
+INSERT INTO ingest_trend (cell, hour, model, {", ".join(COUNTS)}, kept_counts)
+SELECT %(cell)s::bigint, hour, model, {", ".join(COUNTS)}, kept_counts FROM (
   SELECT hour, model, {", ".join(f"sum({name}) AS {name}" for name in COUNTS)} FROM ingest_activity
-  WHERE project_id = %(project_id)s GROUP BY hour, model) counts
+  WHERE cell = %(cell)s GROUP BY hour, model) counts
 LEFT JOIN (
   SELECT hour, model, array_agg(seen ORDER BY share) AS kept_counts FROM (
     SELECT hour, model, share, sum(seen)::int AS seen
     FROM ingest_activity, unnest(kept_counts) WITH ORDINALITY shares (seen, share)
-    WHERE project_id = %(project_id)s GROUP BY hour, model, share) sums
+    WHERE cell = %(cell)s GROUP BY hour, model, share) sums
   GROUP BY hour, model) distributions USING (hour, model)
 """  # noqa: S608 - constants
 SET_ACTIVITY_MODEL = """
 UPDATE ingest_activity a SET model = t.model FROM unnest(%(keys)s::uuid[], %(models)s::text[]) t (key, model)
-WHERE a.session_key = t.key
+WHERE a.cell = %(cell)s AND a.session_key = t.key
 """
 SET_SESSION_MODEL = """
 UPDATE ingest_session s SET trend_model = t.model FROM unnest(%(keys)s::uuid[], %(models)s::text[]) t (key, model)
@@ -147,7 +148,7 @@ WHERE s.session_key = t.key AND s.session_key = ANY(%(keys)s)
 """
 
 
-def trend_parameters(project_id: int, rows: Iterable[tuple[str, HourRow]]) -> dict[str, Any]:
+def trend_parameters(cell: int, rows: Iterable[tuple[str, HourRow]]) -> dict[str, Any]:
     """Return the parameters of `ADD_TREND`, given rows with their model.
 
     Rows of the same hour and model are added up, because one statement cannot update a row twice. If nothing is left to
@@ -157,13 +158,13 @@ def trend_parameters(project_id: int, rows: Iterable[tuple[str, HourRow]]) -> di
     for model, row in rows:
         deltas.setdefault(model, TrendDelta()).add_row(row)
     values = [_values(model, row) for model, delta in deltas.items() for row in delta.rows()]
-    return {"project_id": project_id, **_arrays(_COLUMNS, values)} if values else {}
+    return {"cell": cell, **_arrays(_COLUMNS, values)} if values else {}
 
 
-def activity_parameters(project_id: int, rows: Iterable[tuple[uuid.UUID, str, HourRow]]) -> dict[str, Any]:
+def activity_parameters(cell: int, rows: Iterable[tuple[uuid.UUID, str, HourRow]]) -> dict[str, Any]:
     """Return the parameters of `ADD_ACTIVITY`, given rows with their session and the model it counts under."""
     values = [(key, *_values(model, row)) for key, model, row in rows]
-    return {"project_id": project_id, **_arrays(_ACTIVITY_COLUMNS, values)}
+    return {"cell": cell, **_arrays(_ACTIVITY_COLUMNS, values)}
 
 
 def _values(model: str, row: HourRow) -> tuple[object, ...]:

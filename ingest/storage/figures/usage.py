@@ -1,8 +1,8 @@
-"""Billed tokens by hour and model: per session (`ingest_usage`), and per project (`ingest_hourlyusage`).
+"""Billed tokens by hour and model: per session (`ingest_usage`), and per cell (`ingest_hourlyusage`).
 
 Changes are differences, as in `aggregates`: when a stored span is replaced, its old usage is subtracted. A replay
 therefore changes nothing. A row of `ingest_hourlyusage` is always the sum of its sessions' rows. All writes to a
-project hold its lock, so rows cannot be updated in different orders.
+cell hold its lock, so rows cannot be updated in different orders.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ _COLUMNS = {
     "output_tokens": "bigint",
     "reasoning_tokens": "bigint",
 }
-USAGE_KEY = ("session_key", "hour", "model", "provider", "is_summary", "prompt_size")
-HOURLY_KEY = ("project_id", *USAGE_KEY[1:])
-_KEY = USAGE_KEY[1:]
-_SUMS = list(_COLUMNS)[len(USAGE_KEY) :]
+_KEY = ("hour", "model", "provider", "is_summary", "prompt_size")
+USAGE_KEY = ("cell", "session_key", *_KEY)
+HOURLY_KEY = ("cell", *_KEY)
+_SUMS = [name for name in _COLUMNS if name not in USAGE_KEY]
 ADD = """
-INSERT INTO ingest_usage AS u (project_id, {names})
-SELECT %(project_id)s, {names} FROM unnest({arrays}) t ({names})
+INSERT INTO ingest_usage AS u (cell, {names})
+SELECT %(cell)s::bigint, {names} FROM unnest({arrays}) t ({names})
 ON CONFLICT ({key}) DO UPDATE SET {sums}
 """.format(
     key=", ".join(USAGE_KEY),
@@ -79,8 +79,8 @@ ON CONFLICT ({key}) DO UPDATE SET {sums}
 )
 # Sums the rows first, because one statement cannot update a row twice.
 ADD_HOURLY = """
-INSERT INTO ingest_hourlyusage AS u (project_id, {key}, {names})
-SELECT %(project_id)s, {key}, {totals} FROM unnest({arrays}) t ({columns}) GROUP BY {key}
+INSERT INTO ingest_hourlyusage AS u (cell, {key}, {names})
+SELECT %(cell)s::bigint, {key}, {totals} FROM unnest({arrays}) t ({columns}) GROUP BY {key}
 ON CONFLICT ({conflict}) DO UPDATE SET {sums}
 """.format(
     key=", ".join(_KEY),
@@ -91,12 +91,12 @@ ON CONFLICT ({conflict}) DO UPDATE SET {sums}
     columns=", ".join(_COLUMNS),
     sums=", ".join(f"{name} = u.{name} + EXCLUDED.{name}" for name in _SUMS),
 )
-DELETE = f"DELETE FROM ingest_usage WHERE session_key = %s RETURNING {', '.join(_COLUMNS)}"  # noqa: S608 - constants
-# Run under the project's lock.
-DELETE_HOURLY = "DELETE FROM ingest_hourlyusage WHERE project_id = %(project_id)s"
+DELETE = f"DELETE FROM ingest_usage WHERE cell = %s AND session_key = %s RETURNING {', '.join(_COLUMNS)}"  # noqa: S608 - constants
+# Run under the lock of the cell.
+DELETE_HOURLY = "DELETE FROM ingest_hourlyusage WHERE cell = %(cell)s"
 SUM_HOURLY = """
-INSERT INTO ingest_hourlyusage (project_id, {key}, {names})
-SELECT project_id, {key}, {totals} FROM ingest_usage WHERE project_id = %(project_id)s GROUP BY project_id, {key}
+INSERT INTO ingest_hourlyusage (cell, {key}, {names})
+SELECT cell, {key}, {totals} FROM ingest_usage WHERE cell = %(cell)s GROUP BY cell, {key}
 """.format(key=", ".join(_KEY), names=", ".join(_SUMS), totals=", ".join(f"sum({name})" for name in _SUMS))
 
 
@@ -106,8 +106,8 @@ def negate(row: Row) -> Row:
     return (*row[:key], *(-count for count in row[key:] if isinstance(count, int)))
 
 
-def add_parameters(project_id: int, rows: Iterable[Row]) -> dict[str, Any]:
+def add_parameters(cell: int, rows: Iterable[Row]) -> dict[str, Any]:
     """Return the parameters of `ADD` and `ADD_HOURLY`: an array for each column, given a row for each change."""
     columns = zip(*rows, strict=True)
     arrays = {name: encode_array(column) for name, column in zip(_COLUMNS, columns, strict=True)}
-    return {"project_id": project_id, **arrays}
+    return {"cell": cell, **arrays}

@@ -15,6 +15,7 @@ from django.core.management import call_command
 from live_server import Server, run_server
 from people import create_project, create_session
 
+from ingest.cells import project_of
 from ingest.models import Activity, Span, Trend
 from ingest.storage.figures.trends import COUNTS, share_kept
 
@@ -64,8 +65,10 @@ def compaction(trace: str, number: int, hour: int, *, kept: int = 8, **more: Any
 
 def stored_figures(wire: Wire, table: str) -> Figures:
     columns = ", ".join(f"sum({name})::int AS {name}" for name in COUNTS)
-    rows = wire.rows(f"SELECT project_id, hour, model, {columns} FROM {table} GROUP BY 1, 2, 3")
-    figures = {(row["project_id"], row["hour"], row["model"]): +Counter({n: row[n] for n in COUNTS}) for row in rows}
+    rows = wire.rows(f"SELECT cell, hour, model, {columns} FROM {table} GROUP BY 1, 2, 3")
+    figures = {
+        (project_of(row["cell"]), row["hour"], row["model"]): +Counter({n: row[n] for n in COUNTS}) for row in rows
+    }
     return {key: counts for key, counts in figures.items() if counts}
 
 

@@ -9,6 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from people import create_project, create_session
 
+from ingest.cells import cells_of
 from ingest.decoding.span_stats import stats_of
 from ingest.decoding.token_usage import Usage
 from ingest.models import HourlyUsage, Span
@@ -107,7 +108,7 @@ def test_usage_is_stored_once_and_corrected(wire: Wire, name: str) -> None:
 
 _SUMS = ", ".join(f"sum({n}) AS {n}" for n in ("call_count", "input_tokens", "cached_tokens", "output_tokens"))
 _HOURS = f"""
-SELECT project_id, hour, model, {_SUMS} FROM {{table}} WHERE call_count > 0 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+SELECT cell, hour, model, {_SUMS} FROM {{table}} WHERE call_count > 0 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
 """
 
 
@@ -143,9 +144,9 @@ def test_a_recount_restores_the_usage_of_one_project() -> None:
         Span.objects.filter(session_key=session.session_key).update(data=data)
     for _ in range(2):
         call_command("recount", project="ours", stdout=StringIO())
-    rows = StoredUsage.objects.values_list("project_id", "model", "call_count", "input_tokens", "output_tokens")
-    assert list(rows) == [(ours.pk, "gpt-5", 1, ours.pk, 3)]
-    hours = HourlyUsage.objects.values_list("project_id", "model", "call_count", "input_tokens", "output_tokens")
+    rows = StoredUsage.objects.values_list("cell", "model", "call_count", "input_tokens", "output_tokens")
+    assert list(rows) == [(*cells_of(ours.pk), "gpt-5", 1, ours.pk, 3)]
+    hours = HourlyUsage.objects.values_list("cell", "model", "call_count", "input_tokens", "output_tokens")
     assert list(hours) == list(rows)
     with pytest.raises(CommandError, match="no project"):
         call_command("recount", project="none")

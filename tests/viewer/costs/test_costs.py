@@ -27,10 +27,8 @@ HOUR = datetime(2026, 11, 16, 4, tzinfo=UTC)
 def add_usage(session: Session, model: str, **more: Any) -> None:
     row = {"hour": HOUR, "provider": "", "is_summary": False, "prompt_size": 0, "call_count": 1, "reasoning_tokens": 0}
     row |= {"input_tokens": 1_000_000, "cached_tokens": 0, "cache_write_tokens": 0, "output_tokens": 0}
-    StoredUsage.objects.create(
-        session_key=session.session_key, project_id=session.project_id, model=model, **(row | more)
-    )
-    sum_hours(session.project_id)
+    StoredUsage.objects.create(cell=session.cell, session_key=session.session_key, model=model, **(row | more))
+    sum_hours(session.cell)
 
 
 @pytest.fixture

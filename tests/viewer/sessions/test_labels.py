@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import pytest
-from django.apps import apps
-from django.db import connection
 from django.test import Client
 from people import client_for, create_project, create_session, create_user
 from retention_runs import expire_later
@@ -23,7 +20,7 @@ def add_labels(session: Session, **labels: str) -> None:
     trace = Trace.objects.get(session_key=session.session_key)
     for name, value in labels.items():
         key = name.replace("__", ".")
-        Label.objects.create(session_key=session.session_key, project_id=session.project_id, key=key, value=value)
+        Label.objects.create(session_key=session.session_key, cell=session.cell, key=key, value=value)
         trace.metadata[key] = value
     trace.save()
 
@@ -118,16 +115,4 @@ def test_search_is_limited_to_labels(ours: Project, theirs: Project) -> None:
 def test_labels_expire_with_their_session(ours: Project, theirs: Project) -> None:
     Project.objects.filter(pk=ours.pk).update(retention_days=1)
     expire_later(days=3)
-    assert set(Label.objects.values_list("project_id", flat=True)) == {theirs.pk}
-
-
-def test_the_migration_reads_the_labels_of_stored_traces(ours: Project) -> None:
-    Label.objects.all().delete()
-    key = Session.objects.get(session_id="two").session_key
-    Trace.objects.filter(session_key=key).update(metadata={"environment": "staging", "tags": ["x"], "other": 1})
-    migration = importlib.import_module("ingest.migrations.0017_label")
-    with connection.schema_editor() as editor:
-        migration.read_stored_labels(apps, editor)
-        migration.read_stored_labels(apps, editor)
-    rows = Label.objects.filter(session_key=key).order_by("key").values_list("session_key", "key", "value")
-    assert list(rows) == [(key, "environment", "staging"), (key, "tags", "x")]
+    assert {label.project_id for label in Label.objects.all()} == {theirs.pk}
