@@ -22,6 +22,7 @@ from typing import Self
 from ariadne.paths import ROOT
 from ariadne.runtime.launcher import die_with_parent
 from ariadne.runtime.loop_monitor import DUMP_SIGNAL
+from ariadne.runtime.terminal import print_line
 
 READY_TIMEOUT_S = 60.0
 # Longer than a web process needs to finish its open requests.
@@ -145,7 +146,7 @@ class WebProcesses:
         *,
         application: str = APPLICATION,
         liveness_timeout_s: float = 0,
-        log_line: Callable[[str], None] = print,
+        log_line: Callable[[str], None] = print_line,
     ) -> None:
         self._listener = listener
         self._count = count

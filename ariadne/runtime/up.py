@@ -26,6 +26,7 @@ from ariadne.paths import ROOT
 from ariadne.runtime.launcher import die_with_parent
 from ariadne.runtime.postgres import Postgres, PostgresError
 from ariadne.runtime.supervisor import Child, WebProcessError, WebProcesses, children, spawn
+from ariadne.runtime.terminal import print_line
 
 READY_TIMEOUT_S = 60.0
 
@@ -71,9 +72,9 @@ def main() -> int:
         _run()
     except Stop:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        _print("\nStopped.")
+        print_line("\nStopped.")
     except (StartupError, PostgresError, WebProcessError) as error:
-        _print(f"Ariadne could not start: {error}")
+        print_line(f"Ariadne could not start: {error}")
         return 1
     return 0
 
@@ -111,17 +112,17 @@ def _run() -> None:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             postgres = Postgres(data_dir)
             if not os.environ.get("DATABASE_URL"):
-                _print("Starting Postgres …")
+                print_line("Starting Postgres …")
                 os.environ["DATABASE_URL"] = stack.enter_context(postgres.run())
             credentials = _prepare(data_dir, url)
             web = stack.enter_context(
-                WebProcesses(listener, _processes(), liveness_timeout_s=_liveness_timeout_s(), log_line=_print)
+                WebProcesses(listener, _processes(), liveness_timeout_s=_liveness_timeout_s(), log_line=print_line)
             )
             _wait_until_ready(url, web)
             _banner(credentials, data_dir)
             if has_demo and _is_empty():
                 stack.enter_context(children()).append(_start_demo(credentials))
-            web.watch(on_tick=lambda: postgres.restart_if_dead(_print))
+            web.watch(on_tick=lambda: postgres.restart_if_dead(print_line))
         except Stop:
             # The request has arrived. Nothing may interrupt the shutdown that starts here.
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -200,8 +201,8 @@ def _prepare(data_dir: Path, url: str) -> dict[str, object]:
         from ariadne.settings import unknown_variables  # noqa: PLC0415
 
         for name in unknown_variables():
-            _print(f"Unknown setting {name}. See docs/CONFIGURATION.md.")
-        _print("Migrating …")
+            print_line(f"Unknown setting {name}. See docs/CONFIGURATION.md.")
+        print_line("Migrating …")
         call_command("setup", url=url, verbosity=0)
     except (CommandError, ImproperlyConfigured) as error:
         raise StartupError(str(error)) from None
@@ -258,17 +259,13 @@ def _banner(credentials: dict[str, object], data_dir: Path) -> None:
         *(f"  export {name}={value}" for name, value in _agent_environment(credentials).items()),
         "\n  Ctrl-C stops the server. Your data is kept.\n",
     ]
-    _print("\n".join(lines))
+    print_line("\n".join(lines))
 
 
 def _relative_to_cwd(path: Path) -> str:
     with contextlib.suppress(ValueError):
         return str(path.relative_to(Path.cwd()))
     return str(path)
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)
 
 
 def _raise_stop(_number: int, _frame: FrameType | None) -> None:

@@ -111,8 +111,10 @@ class WebProcess(Server):  # type: ignore[misc]
         try:
             await self._running.enter_async_context(self._lifespan())
         except Exception:
-            traceback.print_exc()
             self.exit_code = 1
+            # A terminal that takes no lines must not keep the process from exiting.
+            with contextlib.suppress(OSError):
+                traceback.print_exc()
             self.stop()
             return
         if self._ready_fd is not None:
