@@ -385,12 +385,11 @@ class HourlyUsage(BilledTokens):
     pk = models.CompositePrimaryKey("cell", "hour", "model", "provider", "is_summary", "prompt_size")
 
 
-class Content(models.Model):
-    """A message of archived transcripts, stored once per project. `hash` is the SHA-256 of its canonical JSON."""
+class Content(InCell):
+    """A message of archived transcripts, stored once per cell. `hash` is the SHA-256 of its canonical JSON."""
 
-    pk = models.CompositePrimaryKey("hash", "project_id")
+    pk = models.CompositePrimaryKey("cell", "hash")
     hash = models.BinaryField(max_length=32)
-    project_id = models.IntegerField()
     body = models.BinaryField()  # zstd of the canonical JSON, redacted
     size = models.IntegerField()
     created_at = models.DateTimeField(default=timezone.now)
@@ -399,18 +398,17 @@ class Content(models.Model):
         return bytes(self.hash).hex()
 
 
-class Message(models.Model):
-    """A message of spans, stored once per project. `day` is the last day on which a span contained it."""
+class Message(InCell):
+    """A message of spans, stored once per cell. `day` is the last day on which a span contained it."""
 
-    pk = models.CompositePrimaryKey("hash", "project_id")
+    pk = models.CompositePrimaryKey("cell", "hash")
     hash = models.BinaryField(max_length=32)
-    project_id = models.IntegerField()
     day = models.DateField()
     size = models.IntegerField()
     body = models.BinaryField()  # zstd of the canonical JSON, redacted
 
     class Meta:
-        indexes = [models.Index(fields=["project_id", "day"], name="message_day")]
+        indexes = [models.Index(fields=["cell", "day"], name="message_day")]
 
     def __str__(self) -> str:
         return bytes(self.hash).hex()
@@ -475,13 +473,12 @@ class RetentionMark(models.Model):
         return f"project {self.project_id} before {self.cutoff}"
 
 
-class Transcript(models.Model):
+class Transcript(InCell):
     """A redacted pre-compact transcript: an ordered list of message hashes, linked to the previous step."""
 
-    pk = models.CompositePrimaryKey("session_key", "step")
+    pk = models.CompositePrimaryKey("cell", "session_key", "step")
     session_key = models.UUIDField()
     step = models.IntegerField()
-    project_id = models.IntegerField()
     session_id = models.TextField()
     created_at = models.DateTimeField()
     received_at = models.DateTimeField(default=timezone.now)
@@ -495,13 +492,13 @@ class Transcript(models.Model):
     chain = models.CharField(max_length=64)  # hash of its link
 
     class Meta:
-        indexes = [models.Index(fields=["project_id", "-received_at"], name="transcript_newest")]
+        indexes = [models.Index(fields=["cell", "-received_at"], name="transcript_newest")]
 
     def __str__(self) -> str:
         return f"{self.session_id} step {self.step}"
 
 
-class ChainLink(models.Model):
+class ChainLink(InCell):
     """A link in the hash chain of a session's archive.
 
     A trigger makes the table append-only. The links of deleted transcripts stay.
@@ -511,10 +508,9 @@ class ChainLink(models.Model):
         STORED = "stored"
         DELETED = "deleted"
 
-    pk = models.CompositePrimaryKey("session_key", "position")
+    pk = models.CompositePrimaryKey("cell", "session_key", "position")
     session_key = models.UUIDField()
     position = models.IntegerField()
-    project_id = models.IntegerField()
     session_id = models.TextField()
     kind = models.TextField(choices=Kind.choices)
     step = models.IntegerField()

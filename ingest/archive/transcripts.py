@@ -26,6 +26,7 @@ from ingest import metrics
 from ingest.archive.hash_chain import Link, format_time
 from ingest.archive.link_clock import link_time
 from ingest.archive.transcript_format import BadTranscript, Parsed, Redact, archived_line, parse_messages
+from ingest.cells import cell_of, cells_of, project_of
 from ingest.decoding.redaction import redact_messages
 from ingest.decoding.schema import CONTROL, SESSION_MAX_BYTES
 from ingest.models import ChainLink, Content, Project, Transcript, session_key
@@ -45,15 +46,15 @@ expired = Signal()
 """Sent after retention deleted transcripts, with `project`, `count` and `reason`. The audit log listens to it."""
 
 _INSERT_TEXTS = """
-INSERT INTO ingest_content (hash, project_id, body, size, created_at)
-SELECT h, %s, b, s, now() FROM unnest(%s::bytea[], %s::bytea[], %s::int[]) AS t(h, b, s)
+INSERT INTO ingest_content (cell, hash, body, size, created_at)
+SELECT %s, h, b, s, now() FROM unnest(%s::bytea[], %s::bytea[], %s::int[]) AS t(h, b, s)
 ON CONFLICT DO NOTHING
 """
 _DELETE_UNUSED_TEXTS = """
-DELETE FROM ingest_content WHERE project_id = %s AND hash = ANY(%s) AND hash NOT IN (
+DELETE FROM ingest_content WHERE cell = %s AND hash = ANY(%s) AND hash NOT IN (
     SELECT substring(t.hashes FROM 1 + 32 * n FOR 32)
     FROM ingest_transcript t, generate_series(0, length(t.hashes) / 32 - 1) AS n
-    WHERE t.project_id = %s)
+    WHERE t.cell = %s)
 """
 
 
@@ -113,22 +114,23 @@ def store(
     hashes = [hashlib.sha256(text).digest() for text in texts]
     lines = [archived_line(message_id, text) for message_id, text in zip(ids, texts, strict=True)]
     key = session_key(project_id, session_id)
+    cell = cell_of(project_id, key)
     with transaction.atomic(), connection.cursor() as cursor:
         _lock_chain(cursor, key)
         now = link_time(cursor)
-        if existing := Transcript.objects.filter(session_key=key, step=step).first():
+        if existing := Transcript.objects.filter(pk=(cell, key, step)).first():
             if existing.sent_sha256 != sha256.lower():
                 raise StepConflict(
-                    f"Step {step} of {session_id} is already archived with different content.", _next_step(key)
+                    f"Step {step} of {session_id} is already archived with different content.", _next_step(cell, key)
                 )
             return _result(existing, created=False)
-        if ChainLink.objects.filter(session_key=key, step=step, kind=ChainLink.Kind.DELETED).exists():
-            raise StepConflict(f"Step {step} of {session_id} was archived and then deleted.", _next_step(key))
-        _store_texts(cursor, project_id, hashes, texts)
+        if ChainLink.objects.filter(cell=cell, session_key=key, step=step, kind=ChainLink.Kind.DELETED).exists():
+            raise StepConflict(f"Step {step} of {session_id} was archived and then deleted.", _next_step(cell, key))
+        _store_texts(cursor, cell, hashes, texts)
         transcript = Transcript(
+            cell=cell,
             session_key=key,
             step=step,
-            project_id=project_id,
             session_id=session_id,
             created_at=created_at or now,
             received_at=now,
@@ -172,15 +174,15 @@ def lines(transcript: Transcript, start: int = 0, stop: int | None = None) -> It
     ids: Sequence[str | None] = transcript.ids or [None] * len(hashes)
     for first in range(start, stop, _READ_CHUNK):
         chunk = slice(first, min(first + _READ_CHUNK, stop))
-        texts = read_texts(transcript.project_id, hashes[chunk])
+        texts = read_texts(transcript.cell, hashes[chunk])
         for message_id, digest in zip(ids[chunk], hashes[chunk], strict=True):
             yield archived_line(message_id, texts[digest])
 
 
-def read_texts(project_id: int, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
+def read_texts(cell: int, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
     """Return canonical texts by hash. Texts that are missing or do not match their hash are left out."""
     decompressor = zstandard.ZstdDecompressor()
-    rows = Content.objects.filter(project_id=project_id, hash__in=set(hashes)).values_list("hash", "body", "size")
+    rows = Content.objects.filter(cell=cell, hash__in=set(hashes)).values_list("hash", "body", "size")
     texts: dict[bytes, bytes] = {}
     for digest, body, size in rows:
         try:
@@ -206,7 +208,7 @@ def delete(selected: Sequence[Transcript], *, reason: str, by: str) -> None:
     if not selected:
         return
     project_id = selected[0].project_id
-    hashes: set[bytes] = set()
+    hashes: dict[int, set[bytes]] = {}
     with transaction.atomic(), connection.cursor() as cursor:
         # The row lock makes a concurrent change of the legal hold either visible here or wait for this transaction.
         project = Project.objects.select_for_update().get(pk=project_id)
@@ -215,13 +217,14 @@ def delete(selected: Sequence[Transcript], *, reason: str, by: str) -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_CONTENT_LOCK, project_id])
         for transcript in sorted(selected, key=lambda t: (t.session_key, t.step)):
             _lock_chain(cursor, transcript.session_key)
-            current = Transcript.objects.filter(project_id=project_id, pk=transcript.pk).first()
+            current = Transcript.objects.filter(pk=transcript.pk).first()
             if current is None:
                 continue
-            hashes.update(message_hashes(current))
+            hashes.setdefault(current.cell, set()).update(message_hashes(current))
             _append_link(current, ChainLink.Kind.DELETED, link_time(cursor), {"by": by, "reason": reason})
             current.delete()
-        cursor.execute(_DELETE_UNUSED_TEXTS, [project_id, list(hashes), project_id])
+        for cell, unused in hashes.items():
+            cursor.execute(_DELETE_UNUSED_TEXTS, [cell, list(unused), cell])
 
 
 def expire(cutoffs: Mapping[int, date]) -> dict[Project, int]:
@@ -247,7 +250,7 @@ def count_expired(cutoffs: Mapping[int, date]) -> dict[Project, int]:
 
 def _received_before(project: Project, day: date) -> QuerySet[Transcript]:
     moment = datetime.combine(day, datetime.min.time(), UTC)
-    return Transcript.objects.filter(project_id=project.pk, received_at__lt=moment).order_by("received_at")
+    return Transcript.objects.filter(cell__in=cells_of(project.pk), received_at__lt=moment).order_by("received_at")
 
 
 def _check_arguments(session_id: str, step: int) -> None:
@@ -257,9 +260,9 @@ def _check_arguments(session_id: str, step: int) -> None:
         raise BadTranscript("step", f"must be between 0 and {MAX_STEP}")
 
 
-def _next_step(key: uuid.UUID) -> int:
+def _next_step(cell: int, key: uuid.UUID) -> int:
     """Return the first step after all that the session's chain has, also after deleted ones."""
-    last = ChainLink.objects.filter(session_key=key).aggregate(Max("step"))["step__max"]
+    last = ChainLink.objects.filter(cell=cell, session_key=key).aggregate(Max("step"))["step__max"]
     return 1 if last is None else last + 1
 
 
@@ -267,13 +270,11 @@ def _lock_chain(cursor: Any, key: uuid.UUID) -> None:
     cursor.execute("SELECT pg_advisory_xact_lock(%s)", [int.from_bytes(key.bytes[:8], "big", signed=True)])
 
 
-def _store_texts(cursor: Any, project_id: int, hashes: list[bytes], texts: list[bytes]) -> None:
+def _store_texts(cursor: Any, cell: int, hashes: list[bytes], texts: list[bytes]) -> None:
     # A shared lock: many transactions may add texts at once, but not while `delete` searches for unused ones.
-    cursor.execute("SELECT pg_advisory_xact_lock_shared(%s, %s)", [_CONTENT_LOCK, project_id])
+    cursor.execute("SELECT pg_advisory_xact_lock_shared(%s, %s)", [_CONTENT_LOCK, project_of(cell)])
     missing = dict(zip(hashes, texts, strict=True))
-    cursor.execute(
-        "SELECT hash FROM ingest_content WHERE project_id = %s AND hash = ANY(%s)", [project_id, list(missing)]
-    )
+    cursor.execute("SELECT hash FROM ingest_content WHERE cell = %s AND hash = ANY(%s)", [cell, list(missing)])
     for (digest,) in cursor.fetchall():
         del missing[bytes(digest)]
     compressor = zstandard.ZstdCompressor(level=6)
@@ -281,12 +282,13 @@ def _store_texts(cursor: Any, project_id: int, hashes: list[bytes], texts: list[
     rows = [(digest, compressor.compress(text), len(text)) for digest, text in sorted(missing.items())]
     if rows:
         digests, bodies, sizes = (list(column) for column in zip(*rows, strict=True))
-        cursor.execute(_INSERT_TEXTS, [project_id, digests, bodies, sizes])
+        cursor.execute(_INSERT_TEXTS, [cell, digests, bodies, sizes])
 
 
 def _append_link(transcript: Transcript, kind: str, now: datetime, manifest: Mapping[str, Any]) -> str:
     """Append a link to the session's chain and return its hash."""
-    last = ChainLink.objects.filter(session_key=transcript.session_key).order_by("-position").first()
+    chain = ChainLink.objects.filter(cell=transcript.cell, session_key=transcript.session_key)
+    last = chain.order_by("-position").first()
     link = Link(
         project=transcript.project_id,
         session=transcript.session_id,
@@ -299,9 +301,9 @@ def _append_link(transcript: Transcript, kind: str, now: datetime, manifest: Map
         previous=last.chain if last else "",
     )
     ChainLink.objects.create(
+        cell=transcript.cell,
         session_key=transcript.session_key,
         position=link.position,
-        project_id=link.project,
         session_id=link.session,
         kind=link.kind,
         step=link.step,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ingest.archive import hash_chain, transcripts
 from ingest.archive.hash_chain import Link, format_time
+from ingest.cells import cells_of, project_of
 from ingest.models import ChainLink, Transcript
 
 
@@ -29,9 +30,9 @@ class Verification:
     faults: tuple[str, ...]
 
 
-def chain_rows(key: uuid.UUID) -> list[ChainLink]:
+def chain_rows(cell: int, key: uuid.UUID) -> list[ChainLink]:
     """Return the stored links of a session, in order."""
-    return list(ChainLink.objects.filter(session_key=key).order_by("position"))
+    return list(ChainLink.objects.filter(cell=cell, session_key=key).order_by("position"))
 
 
 def to_link(row: ChainLink) -> Link:
@@ -48,10 +49,11 @@ def to_link(row: ChainLink) -> Link:
     )
 
 
-def verify_session(key: uuid.UUID) -> Verification:
+def verify_session(cell: int, key: uuid.UUID) -> Verification:
     """Verify all links of one session, and the text of each transcript that was not deleted."""
-    rows = chain_rows(key)
-    existing = {transcript.step: transcript for transcript in Transcript.objects.filter(session_key=key)}
+    rows = chain_rows(cell, key)
+    transcripts_of_session = Transcript.objects.filter(cell=cell, session_key=key)
+    existing = {transcript.step: transcript for transcript in transcripts_of_session}
     stored = {row.step: row for row in rows if row.kind == ChainLink.Kind.STORED}
     deleted_steps = {row.step for row in rows if row.kind == ChainLink.Kind.DELETED}
     faults = hash_chain.faults((to_link(row), row.chain) for row in rows)
@@ -62,7 +64,7 @@ def verify_session(key: uuid.UUID) -> Verification:
     return Verification(
         session_key=key,
         session_id=source.session_id if source else "",
-        project_id=source.project_id if source else 0,
+        project_id=project_of(cell),
         stored=len(stored) - len(deleted_steps),
         deleted=len(deleted_steps),
         head=rows[-1].chain if rows else "",
@@ -72,14 +74,14 @@ def verify_session(key: uuid.UUID) -> Verification:
 
 def verify_all(project_ids: Iterable[int] | None = None) -> Iterator[Verification]:
     """Verify each session that has, or ever had, a transcript."""
+    # All cells that have rows, also those of deleted projects. A list of cells could have been shortened.
     links, rows = ChainLink.objects.all(), Transcript.objects.all()
     if project_ids is not None:
-        selected = list(project_ids)
-        links, rows = links.filter(project_id__in=selected), rows.filter(project_id__in=selected)
-    linked_keys = links.order_by().values_list("session_key", flat=True)
-    keys = linked_keys.union(rows.order_by().values_list("session_key", flat=True))
-    for key in sorted(keys):
-        yield verify_session(key)
+        cells = cells_of(*project_ids)
+        links, rows = links.filter(cell__in=cells), rows.filter(cell__in=cells)
+    linked_keys = links.order_by().values_list("cell", "session_key")
+    for cell, key in sorted(linked_keys.union(rows.order_by().values_list("cell", "session_key"))):
+        yield verify_session(cell, key)
 
 
 def _step_faults(transcript: Transcript | None, link: ChainLink, *, is_deleted: bool) -> list[str]:

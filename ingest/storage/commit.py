@@ -68,7 +68,8 @@ WHERE session_key = %s AND session_day = %s AND trace_id = ANY(%s) AND kind = AN
 _DELETE_EMPTY_SESSIONS = """
 DELETE FROM ingest_session WHERE session_key = ANY(%(keys)s) AND span_count = 0
   AND session_key NOT IN (SELECT session_key FROM ingest_trace WHERE session_key = ANY(%(keys)s))
-  AND session_key NOT IN (SELECT session_key FROM ingest_transcript WHERE session_key = ANY(%(keys)s))
+  AND session_key NOT IN (
+    SELECT session_key FROM ingest_transcript WHERE cell = %(cell)s AND session_key = ANY(%(keys)s))
 """
 # About a hundred rows.
 _COPY_CHUNK_PIECES = 700
@@ -130,13 +131,13 @@ async def write(
     groups, traces = _group_records(records)
     new_assignments = session_assignment.new_assignments(project_id, groups, traces)
     session_ids = session_assignment.session_ids(project_id, groups, new_assignments)
-    message_texts = known_messages.find_missing(project_id, _message_texts(records), datetime.now(UTC).date())
+    message_texts = known_messages.find_missing(cell, _message_texts(records), datetime.now(UTC).date())
     ((seq,),), trace_rows, session_rows, message_rows = await pipeline.fetch(
         # Each span has a number, and each session that changes without one.
         sequence.take(cell, 2 * len(records)),
         session_assignment.find_traces(new_assignments),
         _find_sessions(session_ids),
-        (messages.FIND, (project_id, list(message_texts))),
+        (messages.FIND, (cell, list(message_texts))),
     )
     result = Committed(cell, seq, messages=list(message_texts))
     sessions = KnownSessions()
@@ -191,12 +192,12 @@ def _message_texts(records: Sequence[Record]) -> dict[bytes, bytes]:
 
 def _store_messages(pipeline: Pipeline, result: Committed, texts: dict[bytes, bytes], stored: set[bytes]) -> None:
     """Insert the messages that are not stored yet, and give the others today's date."""
-    project_id, today = project_of(result.cell), result.day
+    cell, today = result.cell, result.day
     if stored:
-        pipeline.queue(messages.SET_DAY, (today, project_id, list(stored), today))
+        pipeline.queue(messages.SET_DAY, (today, cell, list(stored), today))
     new = {digest: text for digest, text in texts.items() if digest not in stored}
     if new:
-        pipeline.queue(messages.INSERT, messages.insert_parameters(project_id, today, new))
+        pipeline.queue(messages.INSERT, messages.insert_parameters(cell, today, new))
 
 
 def _group_records(records: Sequence[Record]) -> tuple[SpanGroups, dict[str, Trace]]:
@@ -458,5 +459,5 @@ async def _rebuild_aggregates(pipeline: Pipeline, cell: int, keys: set[uuid.UUID
     pipeline.queue(labels.DELETE, (cell, list(keys)))
     (metadata,) = await pipeline.fetch((labels.READ_METADATA, (list(keys),)))
     _add_labels(pipeline, cell, metadata)
-    pipeline.queue(_DELETE_EMPTY_SESSIONS, {"keys": sorted(keys)})
+    pipeline.queue(_DELETE_EMPTY_SESSIONS, {"cell": cell, "keys": sorted(keys)})
     return int(first_seq) + len(keys)

@@ -27,14 +27,14 @@ MESSAGE_KEYS = ("input", "output", "messages", "input_messages", "prompt", "resp
 _MAX_KNOWN = 100_000
 
 INSERT = """
-INSERT INTO ingest_message (hash, project_id, day, size, body)
-SELECT h, %(project_id)s, %(day)s, s, b
+INSERT INTO ingest_message (cell, hash, day, size, body)
+SELECT %(cell)s, h, %(day)s, s, b
 FROM unnest(%(hashes)s::bytea[], %(sizes)s::int[], %(bodies)s::bytea[]) t (h, s, b)
 ON CONFLICT DO NOTHING
 """
-FIND = "SELECT hash FROM ingest_message WHERE project_id = %s AND hash = ANY(%s)"
-SET_DAY = "UPDATE ingest_message SET day = %s WHERE project_id = %s AND hash = ANY(%s) AND day < %s"
-EXPIRE = "DELETE FROM ingest_message WHERE project_id = %s AND day < %s"
+FIND = "SELECT hash FROM ingest_message WHERE cell = %s AND hash = ANY(%s)"
+SET_DAY = "UPDATE ingest_message SET day = %s WHERE cell = %s AND hash = ANY(%s) AND day < %s"
+EXPIRE = "DELETE FROM ingest_message WHERE cell = ANY(%s) AND day < %s"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -72,24 +72,24 @@ class KnownMessages:
     def __init__(self) -> None:
         self._days: OrderedDict[tuple[int, bytes], date] = OrderedDict()
 
-    def find_missing(self, project_id: int, texts: dict[bytes, bytes], day: date) -> dict[bytes, bytes]:
+    def find_missing(self, cell: int, texts: dict[bytes, bytes], day: date) -> dict[bytes, bytes]:
         """Return the texts, by hash, that are not known to be stored with the date `day`."""
-        return {digest: text for digest, text in texts.items() if self._days.get((project_id, digest)) != day}
+        return {digest: text for digest, text in texts.items() if self._days.get((cell, digest)) != day}
 
-    def add(self, project_id: int, digests: Iterable[bytes], day: date) -> None:
+    def add(self, cell: int, digests: Iterable[bytes], day: date) -> None:
         """Add messages after their commit."""
         for digest in digests:
-            self._days[project_id, digest] = day
+            self._days[cell, digest] = day
         while len(self._days) > _MAX_KNOWN:
             self._days.popitem(last=False)
 
 
-def insert_parameters(project_id: int, day: date, texts: dict[bytes, bytes]) -> dict[str, Any]:
+def insert_parameters(cell: int, day: date, texts: dict[bytes, bytes]) -> dict[str, Any]:
     """Return the parameters of `INSERT`."""
     compressor = zstandard.ZstdCompressor(level=3)
     hashes = sorted(texts)
     return {
-        "project_id": project_id,
+        "cell": cell,
         "day": day,
         "hashes": hashes,
         "sizes": [len(texts[digest]) for digest in hashes],
@@ -97,7 +97,7 @@ def insert_parameters(project_id: int, day: date, texts: dict[bytes, bytes]) -> 
     }
 
 
-def restore(project_id: int, payload: Any) -> Any:
+def restore(cell: int, payload: Any) -> Any:
     """Return a payload with references replaced by messages. Deleted messages are marked `"missing": true`."""
     hashes = set(_references(payload))
     if not hashes:
@@ -106,8 +106,8 @@ def restore(project_id: int, payload: Any) -> Any:
     decompressor = zstandard.ZstdDecompressor()
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT hash, body, size FROM ingest_message WHERE project_id = %s AND hash = ANY(%s)",
-            [project_id, [bytes.fromhex(digest) for digest in hashes]],
+            "SELECT hash, body, size FROM ingest_message WHERE cell = %s AND hash = ANY(%s)",
+            [cell, [bytes.fromhex(digest) for digest in hashes]],
         )
         for digest, body, size in cursor.fetchall():
             text = decompressor.decompress(bytes(body), max_output_size=size)

@@ -148,14 +148,12 @@ def _missing_days(clocks: Clocks, existing_days: set[date]) -> list[date]:
 
 
 def _has_expired_data(project_id: int, cutoff: date) -> bool:
-    moment = _start_of(cutoff)
+    moment, cells = _start_of(cutoff), cells_of(project_id)
     return (
         Session.objects.filter(project_id=project_id, day__lt=cutoff).exists()
-        or Message.objects.filter(project_id=project_id, day__lt=cutoff).exists()
-        or Transcript.objects.filter(project_id=project_id, received_at__lt=moment).exists()
-        or any(
-            table.objects.filter(cell__in=cells_of(project_id), hour__lt=moment).exists() for table in _HOURLY_TABLES
-        )
+        or Message.objects.filter(cell__in=cells, day__lt=cutoff).exists()
+        or Transcript.objects.filter(cell__in=cells, received_at__lt=moment).exists()
+        or any(table.objects.filter(cell__in=cells, hour__lt=moment).exists() for table in _HOURLY_TABLES)
     )
 
 
@@ -206,16 +204,14 @@ def _delete_texts_and_figures(due: Mapping[int, date], today: date) -> None:
             cutoff = _still_due(due, today).get(project_id)
             if cutoff is None:
                 continue
-            cursor.execute(messages.EXPIRE, [project_id, cutoff])
+            cursor.execute(messages.EXPIRE, [cells_of(project_id), cutoff])
             counts = {"texts": cursor.rowcount}
             old = {"cell__in": cells_of(project_id), "hour__lt": _start_of(cutoff)}
             counts["hourly_figures"] = sum(table.objects.filter(**old).delete()[0] for table in _HOURLY_TABLES)
             _report_deletion(project_id, f"texts and figures before {cutoff}", counts)
     existing_ids = set(Project.objects.values_list("pk", flat=True))
     ownerless = [cell for cell in Cell.objects.values_list("cell", flat=True) if project_of(cell) not in existing_ids]
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM ingest_message WHERE project_id NOT IN (SELECT id FROM ingest_project)")
-    for table in _HOURLY_TABLES:
+    for table in (Message, *_HOURLY_TABLES):
         table.objects.filter(cell__in=ownerless).delete()
 
 

@@ -23,6 +23,7 @@ from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseNotA
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from ingest.cells import cells_of
 from ingest.models import Project, Session, Transcript, session_key
 from viewer.models import ApiToken, Membership
 
@@ -188,7 +189,8 @@ aget_session = sync_to_async(get_session)
 
 def get_transcript(grant: Grant, key: uuid.UUID, step: int, right: Right = Right.TRANSCRIPTS) -> Transcript:
     """Return the transcript of one step of a session, or raise Http404 or PermissionDenied."""
-    transcript = Transcript.objects.filter(session_key=key, step=step, project_id__in=list(grant.rights)).first()
+    transcripts = Transcript.objects.filter(cell__in=cells_of(*grant.rights), session_key=key, step=step)
+    transcript = transcripts.first()
     if transcript is None:
         raise Http404("No such transcript.")
     grant.require(right, transcript.project_id)

@@ -11,6 +11,7 @@ from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 
+from ingest.cells import cells_of
 from ingest.models import Project, RetentionMark, Transcript
 from ingest.storage import retention_clock
 from viewer.accounts import access
@@ -49,7 +50,7 @@ def project_detail(request: HttpRequest, slug: str) -> HttpResponseBase:
         "rule_count": project.redaction_rules.count(),
         "retention_mark": RetentionMark.objects.filter(project=project).first(),
         "retention_problem": retention_clock.known_problem(),
-        "transcript_count": Transcript.objects.filter(project_id=project.pk).count(),
+        "transcript_count": Transcript.objects.filter(cell__in=cells_of(project.pk)).count(),
     }
     return send_page(request, "accounts/project_detail.html", context)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.http import HttpRequest
 
+from ingest.cells import cells_of
 from ingest.models import Project, Session, Trace, Transcript, session_key, trace_key
 from viewer.accounts import access
 
@@ -32,8 +33,10 @@ def _has_session(projects: list[int], text: str) -> bool:
     # The API names a transcript by the key of its session and its step.
     if (key := access.parse_uuid(text.partition(".")[0])) is not None:
         keys.add(key)
-    owned = {"session_key__in": keys, "project_id__in": projects}
-    return Session.objects.filter(**owned).exists() or Transcript.objects.filter(**owned).exists()
+    return (
+        Session.objects.filter(session_key__in=keys, project_id__in=projects).exists()
+        or Transcript.objects.filter(session_key__in=keys, cell__in=cells_of(*projects)).exists()
+    )
 
 
 def _has_trace(projects: list[int], span: str) -> bool:

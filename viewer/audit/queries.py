@@ -16,6 +16,7 @@ from django.db.models.fields.json import KT
 from django.utils.dateparse import parse_date, parse_datetime
 
 from ingest.archive.hash_chain import format_time
+from ingest.cells import cells_of
 from ingest.models import Transcript
 from viewer.accounts.access import Grant
 from viewer.audit import log
@@ -72,7 +73,7 @@ def transcripts_page(
     projects: Iterable[int], filters: TranscriptFilter, *, limit: int = PAGE_SIZE
 ) -> tuple[list[Transcript], str | None]:
     """Return a page of transcripts, newest first, and the cursor of the next page."""
-    rows = Transcript.objects.filter(filters.period.condition("received_at"), project_id__in=list(projects))
+    rows = Transcript.objects.filter(filters.period.condition("received_at"), cell__in=cells_of(*projects))
     if filters.q:
         rows = rows.filter(Q(session_id__icontains=filters.q) | Q(sha256__startswith=filters.q.lower()))
     if filters.before:

@@ -52,11 +52,11 @@ class ArchiveReport:
 
 def verify_archive(request: HttpRequest | Request, transcript: Transcript) -> ArchiveReport:
     """Recompute the hash chain and all texts of the transcript's session, and compare the archive with its anchors."""
-    rows = chain_rows(transcript.session_key)
+    rows = chain_rows(transcript.cell, transcript.session_key)
     report = anchor_series.verify()
     anchor = report.state.anchor
     is_anchored = anchor is not None and bool(rows) and rows[-1].time <= anchor.until
-    result = ArchiveReport(verify_session(transcript.session_key), report, is_anchored)
+    result = ArchiveReport(verify_session(transcript.cell, transcript.session_key), report, is_anchored)
     log.record(
         request,
         Action.ARCHIVE_VERIFY,

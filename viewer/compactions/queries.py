@@ -102,18 +102,18 @@ def lost_in_sentences(session: Session, check: Check, payload: Any) -> list[dict
 def transcript(session: Session, step: int | None) -> Transcript | None:
     if step is None:
         return None
-    return Transcript.objects.filter(session_key=session.session_key, step=step).first()
+    return Transcript.objects.filter(pk=(session.cell, session.session_key, step)).first()
 
 
 def message_bodies(session: Session, hashes: Iterable[str]) -> dict[str, Any]:
     """Return stored messages by hash: from the archive, else from the prompts of spans. Unknown ones are left out."""
     names = {name: bytes.fromhex(name) for name in hashes if len(name) == 64 and set(name) <= _HEX_DIGITS}
-    archived = read_texts(session.project_id, list(names.values()))
+    archived = read_texts(session.cell, list(names.values()))
     bodies = {digest.hex(): from_json(body) for digest, body in archived.items()}
     missing = [name for name in names if name not in bodies]
     if missing:
         references = {"messages": [{REFERENCE: name} for name in missing]}
-        restored = restore(session.project_id, references)["messages"]
+        restored = restore(session.cell, references)["messages"]
         bodies |= {
             name: body
             for name, body in zip(missing, restored, strict=True)
@@ -180,7 +180,7 @@ def conversation(session: Session, at: datetime, until: datetime | None) -> list
     # Restore the messages that are stored by hash in one read for all spans.
     messages = [message for _, user_input, output in rows for message in (user_input, output)]
     if any(isinstance(message, dict) and REFERENCE in message for message in messages):
-        messages = restore(session.project_id, {"messages": messages})["messages"]
+        messages = restore(session.cell, {"messages": messages})["messages"]
     utterances = []
     for (span, _, _), user_input, output in zip(rows, messages[::2], messages[1::2], strict=True):
         pairs = (("user", text_of_role(user_input, "user")), ("agent", text_of_role(output, "assistant")))

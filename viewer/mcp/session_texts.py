@@ -106,7 +106,7 @@ def _spans(session: Session) -> Sequence[tuple[SpanRow, Any]]:
 
 
 def _restore(session: Session, payload: Any) -> Any:
-    return restore(session.project_id, payload) if isinstance(payload, Mapping) else payload
+    return restore(session.cell, payload) if isinstance(payload, Mapping) else payload
 
 
 def _messages(payload: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

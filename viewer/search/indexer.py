@@ -118,7 +118,7 @@ def _index_session(cursor: CursorWrapper, session: Session, spans: Sequence[tupl
     for item in search_index.known_items(cursor, session, messages) if messages else ():
         del documents[item]
     texts = _stored_texts(
-        cursor, session.project_id, [document.message for _, document in documents.values() if document.message]
+        cursor, session.cell, [document.message for _, document in documents.values() if document.message]
     )
     entries = [
         _entry(session.project_id, span, document, texts.get(document.message or b"", ()))
@@ -149,13 +149,13 @@ def _entry(project_id: int, span: SpanRow, document: Document, stored_texts: Ite
     )
 
 
-def _stored_texts(cursor: CursorWrapper, project_id: int, hashes: Sequence[bytes]) -> dict[bytes, list[str]]:
+def _stored_texts(cursor: CursorWrapper, cell: int, hashes: Sequence[bytes]) -> dict[bytes, list[str]]:
     """Return the texts of messages that are stored separately, by hash."""
     if not hashes:
         return {}
     cursor.execute(
-        "SELECT hash, body, size FROM ingest_message WHERE project_id = %s AND hash = ANY(%s)",
-        [project_id, list(hashes)],
+        "SELECT hash, body, size FROM ingest_message WHERE cell = %s AND hash = ANY(%s)",
+        [cell, list(hashes)],
     )
     return {bytes(digest): decode_message(body, size) for digest, body, size in cursor.fetchall()}
 

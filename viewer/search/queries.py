@@ -17,7 +17,7 @@ from uuid import UUID
 from django.db import connection
 from django.utils import timezone
 
-from ingest.cells import cells_of
+from ingest.cells import cell_of, cells_of
 from ingest.models import Session
 from ingest.storage import payloads
 from ingest.storage.payloads import DATA, PAYLOAD
@@ -93,6 +93,10 @@ class _Match:
     trace_id: str | None
     span_id: str | None
     message: bytes | None
+
+    @property
+    def cell(self) -> int:
+        return cell_of(self.project_id, self.session_key)
 
     @property
     def cursor(self) -> str:
@@ -210,7 +214,7 @@ def _texts(match: _Match, span: SpanRow, payload: Any, stored: Mapping[tuple[int
     """Return the texts that a match was indexed from."""
     if match.message is None:
         return span_texts(span, payload)
-    if (texts := stored.get((match.project_id, match.message))) is not None:
+    if (texts := stored.get((match.cell, match.message))) is not None:
         return texts
     message = find_message(payload, match.message)
     return message_texts(message) if message is not None else []
@@ -247,8 +251,8 @@ def _read_messages(matches: Sequence[_Match]) -> dict[tuple[int, bytes], list[st
         return {}
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT project_id, hash, body, size FROM ingest_message WHERE project_id = ANY(%s) AND hash = ANY(%s)",
-            [list({match.project_id for match in matches}), hashes],
+            "SELECT cell, hash, body, size FROM ingest_message WHERE cell = ANY(%s) AND hash = ANY(%s)",
+            [list({match.cell for match in matches}), hashes],
         )
         return {(row[0], bytes(row[1])): decode_message(row[2], row[3]) for row in cursor.fetchall()}
 

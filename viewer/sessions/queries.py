@@ -266,7 +266,7 @@ def children(session: Session, parent: SpanRow) -> list[FullSpan]:
 
 
 def _full_span(session: Session, row: Sequence[Any]) -> FullSpan:
-    return FullSpan(span_row(row[:11]), row[11], restore(session.project_id, payloads.decode(row[12])))
+    return FullSpan(span_row(row[:11]), row[11], restore(session.cell, payloads.decode(row[12])))
 
 
 def split_name(name: str) -> list[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """`manage.py distribute`: distribute the large tables over a Citus cluster.
 
 Spans and sessions are distributed by session, so that a session page reads from one worker. Traces and messages are
-distributed by their own keys, which is how they are looked up. The command can be repeated: tables that are already
+distributed by the keys by which they are looked up. The command can be repeated: tables that are already
 distributed stay as they are. Archived transcripts stay on the coordinator because their append-only triggers would not
 exist on the shards.
 """
@@ -22,7 +22,7 @@ DISTRIBUTED = (
     ("ingest_label", "session_key", "ingest_session"),
     ("ingest_trace", "trace_key", "none"),
     ("ingest_stray", "trace_key", "ingest_trace"),
-    ("ingest_message", "hash", "none"),
+    ("ingest_message", "cell", "none"),
 )
 # Shards can be moved but not easily split. 32 shards allow for 32 workers.
 DEFAULT_SHARDS = 32

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import errors as pg
 
 from ingest import metrics
-from ingest.cells import cells_of, project_of
+from ingest.cells import cells_of
 from ingest.decoding.records import Record
 from ingest.errors import Unavailable
 from ingest.storage.commit import Committed, SpanKey, write
@@ -102,7 +102,7 @@ class Transactions:
     def _finish(self, result: Committed) -> None:
         """Update caches and metrics after a commit, and notify readers."""
         self._open_spans.update(result)
-        self._messages.add(project_of(result.cell), result.messages, result.day)
+        self._messages.add(result.cell, result.messages, result.day)
         metrics.stored.inc(result.stored)
         self._written_rows += result.stored
         if result.sessions:

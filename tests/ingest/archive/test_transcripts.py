@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from ingest.archive import transcripts
+from ingest.archive import transcripts, verification
 from ingest.archive.hash_chain import canonical
 from ingest.archive.transcript_format import BadTranscript
 from ingest.models import ChainLink, Content, Project, Transcript
@@ -193,3 +193,22 @@ async def test_transcripts_can_be_stored_from_the_event_loop():
         project_id=991, session_id="loop", step=1, body=body, sha256=digest, redact=no_redaction
     )
     assert stored.created
+
+
+def test_two_projects_share_nothing():
+    """The same session, step and texts in another project are rows of its own cell, and outlive ours."""
+    Project.objects.create(pk=2, slug="q", name="Q")
+    ours, theirs = store(), store(project_id=2)
+    secret = [{"id": "m1", "role": "user", "content": "Planted-Sesame"}]
+    store(secret, step=2, project_id=2)
+    assert ours.sha256 == theirs.sha256 and ours.chain != theirs.chain
+    cells = {row.project_id: row.cell for row in Transcript.objects.filter(step=1)}
+    (digest,) = transcripts.message_hashes(Transcript.objects.get(step=2))
+    assert b"Planted-Sesame" in transcripts.read_texts(cells[2], [digest])[digest]
+    assert transcripts.read_texts(cells[1], [digest]) == {}
+    transcripts.delete(list(Transcript.objects.filter(cell=cells[1])), reason="requested", by="ann")
+    assert Content.objects.filter(cell=cells[1]).count() == 0
+    results = {result.project_id: result for result in verification.verify_all()}
+    assert (results[1].stored, results[1].deleted, results[2].stored) == (0, 1, 2)
+    assert [result.project_id for result in verification.verify_all([2])] == [2]
+    assert not any(result.faults for result in results.values())

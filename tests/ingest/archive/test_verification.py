@@ -9,11 +9,13 @@ import pytest
 from django.db import connection
 
 from ingest.archive import transcripts, verification
+from ingest.cells import cell_of
 from ingest.models import Project, Transcript, session_key
 
 pytestmark = pytest.mark.django_db
 
 KEY = session_key(1, "s")
+CELL = cell_of(1, KEY)
 
 
 @pytest.fixture(autouse=True)
@@ -36,15 +38,15 @@ def tamper(*statements: str) -> tuple[str, ...]:
             cursor.execute(statement)
         for table in tables:
             cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
-    return verification.verify_session(KEY).faults
+    return verification.verify_session(CELL, KEY).faults
 
 
 @pytest.mark.req("K-UI-3")
 def test_an_unchanged_archive_has_no_faults():
     """With and without tombstones."""
-    assert verification.verify_session(KEY).faults == ()
+    assert verification.verify_session(CELL, KEY).faults == ()
     transcripts.delete([Transcript.objects.get(step=2)], reason="requested", by="ann")
-    result = verification.verify_session(KEY)
+    result = verification.verify_session(CELL, KEY)
     assert (result.faults, result.stored, result.deleted) == ((), 2, 1)
 
 
@@ -78,7 +80,7 @@ def test_an_unchanged_archive_has_no_faults():
 )  # fmt: skip
 def test_removal_change_and_reordering_are_detected(statements: list[str], expected: str):
     """The description names the step."""
-    assert any(expected in fault for fault in tamper(*statements)), verification.verify_session(KEY).faults
+    assert any(expected in fault for fault in tamper(*statements)), verification.verify_session(CELL, KEY).faults
 
 
 def test_a_session_without_transcripts_is_verified_by_its_links():

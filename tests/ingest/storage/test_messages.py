@@ -13,6 +13,7 @@ import zstandard
 from django.db import connection
 from retention_runs import expire
 
+from ingest.cells import cells_of
 from ingest.decoding.records import Span
 from ingest.decoding.span_stats import NO_STATS
 from ingest.models import Message, Project, Session
@@ -23,6 +24,7 @@ from viewer.sessions import queries
 
 from ..conftest import Wire
 
+CELL, OTHER_CELL = cells_of(1, 2)
 T0 = "2026-11-16T04:00:00Z"
 
 
@@ -91,24 +93,22 @@ def test_restore_returns_the_original_payload() -> None:
     assert stored_span.messages is not None
     for digest, text in stored_span.messages.items():
         body = zstandard.compress(text)
-        Message.objects.create(hash=digest, project_id=1, day="2026-11-16", size=len(text), body=body)
+        Message.objects.create(cell=CELL, hash=digest, day="2026-11-16", size=len(text), body=body)
     stored = json.loads(stored_span.payload or b"")
     assert stored["input"][0]["id"] == "m1"
-    assert messages.restore(1, stored) == payload
-    assert messages.restore(2, stored)["output"][0]["missing"] is True
+    assert messages.restore(CELL, stored) == payload
+    assert messages.restore(OTHER_CELL, stored)["output"][0]["missing"] is True
 
 
 @pytest.mark.django_db
 def test_messages_past_retention_are_deleted() -> None:
     """The period starts on the last day on which a span contained the message."""
     owner = Project.objects.create(slug="short", name="short", retention_days=7)
-    today = datetime.now(UTC).date()
+    (cell,), today = cells_of(owner.pk), datetime.now(UTC).date()
     for age in (6, 8):
-        Message.objects.create(
-            hash=bytes([age]) * 32, project_id=owner.pk, day=today - timedelta(days=age), size=1, body=b"x"
-        )
+        Message.objects.create(cell=cell, hash=bytes([age]) * 32, day=today - timedelta(days=age), size=1, body=b"x")
     expire()
-    assert [bytes(row.hash)[0] for row in Message.objects.filter(project_id=owner.pk)] == [6]
+    assert [bytes(row.hash)[0] for row in Message.objects.filter(cell=cell)] == [6]
 
 
 @pytest.mark.django_db
@@ -118,7 +118,7 @@ def test_queries_return_messages_instead_of_references() -> None:
     stored_span = span(payload)
     messages.extract(stored_span, payload)
     ((digest, text),) = (stored_span.messages or {}).items()
-    Message.objects.create(hash=digest, project_id=1, day="2026-11-16", size=len(text), body=zstandard.compress(text))
+    Message.objects.create(cell=CELL, hash=digest, day="2026-11-16", size=len(text), body=zstandard.compress(text))
     day = datetime.now(UTC).date()
     session = Session(session_key=uuid.uuid4(), project_id=1, session_id="x", day=day, last_seq=1)
     with connection.cursor() as cursor:

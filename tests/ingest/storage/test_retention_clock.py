@@ -107,7 +107,7 @@ def test_data_is_deleted_a_day_after_it_was_marked(
     old, kept = session(short, 31), session(long, 31)
     last_week = NOON - 40 * DAY
     for owner in two_projects:
-        Message.objects.create(hash=b"h" * 32, project_id=owner.pk, day=last_week.date(), size=1, body=b"x")
+        Message.objects.create(cell=cells_of(owner.pk)[0], hash=b"h" * 32, day=last_week.date(), size=1, body=b"x")
         Trend.objects.create(cell=cells_of(owner.pk)[0], hour=last_week, model="m")
     with caplog.at_level(logging.WARNING, "ariadne.ingest"):
         deletes_at = mark(NOON)
@@ -115,7 +115,7 @@ def test_data_is_deleted_a_day_after_it_was_marked(
         assert str(RetentionMark.objects.get()) == f"project {short.pk} before {NOON.date() - 30 * DAY}"
         run(deletes_at)
     assert [spans(old), spans(kept)] == [0, 1]
-    assert list(Message.objects.values_list("project_id", flat=True)) == [long.pk]
+    assert list(Message.objects.values_list("cell", flat=True)) == cells_of(long.pk)
     assert [trend.project_id for trend in Trend.objects.all()] == [long.pk]
     assert RetentionMark.objects.count() == 0
     entries = AuditEntry.objects.order_by("position")

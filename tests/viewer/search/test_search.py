@@ -114,7 +114,7 @@ def test_messages_are_found_once_per_session(ours: Project) -> None:
     text = json.dumps(long, sort_keys=True, separators=(",", ":")).encode()
     digest = hashlib.sha256(text).digest()
     Message.objects.create(
-        hash=digest, project_id=ours.pk, day=session.day, size=len(text), body=zstandard.compress(text)
+        cell=session.cell, hash=digest, day=session.day, size=len(text), body=zstandard.compress(text)
     )
     prompt = [{"$message": digest.hex()}, {"role": "user", "content": "a short cormorant"}]
     for turn in range(3):

@@ -15,6 +15,7 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
+from ingest.cells import cell_of
 from ingest.models import Session, Transcript
 from ingest.storage.payloads import DATA, decode_data
 from viewer.kinds import ARCHIVAL
@@ -62,8 +63,11 @@ def unstored_transcripts(projects: Iterable[int], *, now: datetime | None = None
         if name not in latest or latest[name].state == QUEUED != archival.state:
             latest[name] = archival
     waiting = [archival for archival in latest.values() if archival.state != STORED]
-    keys = {archival.session_key for archival in waiting if archival.session_key}
-    stored = set(Transcript.objects.filter(session_key__in=keys).values_list("session_key", "sent_sha256"))
+    keys = {archival.session_key: archival.project_id for archival in waiting if archival.session_key}
+    cells = {cell_of(project_id, key) for key, project_id in keys.items()}
+    stored = set(
+        Transcript.objects.filter(cell__in=cells, session_key__in=keys).values_list("session_key", "sent_sha256")
+    )
     return [archival for archival in waiting if (archival.session_key, archival.sha256) not in stored]
 
 
@@ -76,7 +80,7 @@ def compaction_archival(
     archivals = [read_archival(event) for event in events]
     final = [archival for archival in archivals if archival.state != QUEUED]
     archival = (final or archivals)[-1]
-    rows = Transcript.objects.filter(session_key=session.session_key)
+    rows = Transcript.objects.filter(cell=session.cell, session_key=session.session_key)
     rows = rows.filter(sent_sha256=archival.sha256) if archival.sha256 else rows.filter(step=archival.step)
     return archival, rows.order_by("-step").first()
 

@@ -38,7 +38,10 @@ def build(transcript: Transcript, *, by: str, reason: str) -> tuple[bytes, Expor
         file.seek(0)
         text = file.read()
     summary, plan, ledger, redactions = _read_compaction(transcript)
-    links = [{**_link_fields(row), "chain": row.chain} for row in verification.chain_rows(transcript.session_key)]
+    links = [
+        {**_link_fields(row), "chain": row.chain}
+        for row in verification.chain_rows(transcript.cell, transcript.session_key)
+    ]
     parts = {
         "transcript.jsonl": text,
         "summary.json": canonical(summary),
@@ -97,5 +100,5 @@ def _read_events(transcript: Transcript) -> dict[str, _Event]:
 
 
 def _read_payload(session: Session, stored: bytes | None) -> dict[str, Any]:
-    payload = messages.restore(session.project_id, payloads.decode(stored))
+    payload = messages.restore(session.cell, payloads.decode(stored))
     return payload if isinstance(payload, dict) else {}

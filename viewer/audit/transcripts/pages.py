@@ -110,8 +110,8 @@ def transcript_detail(request: HttpRequest, key: uuid.UUID, step: int) -> HttpRe
 
 def _detail_context(request: HttpRequest, transcript: Transcript) -> dict[str, Any]:
     grant, key = access.request_grant(request), transcript.session_key
-    links = verification.chain_rows(key)
-    stored_steps = set(Transcript.objects.filter(session_key=key).values_list("step", flat=True))
+    links = verification.chain_rows(transcript.cell, key)
+    stored_steps = set(Transcript.objects.filter(cell=transcript.cell, session_key=key).values_list("step", flat=True))
     start = _first_message(request, transcript)
     end = start + MESSAGES_PER_PAGE
     term = request.GET.get("q", "").strip()[:200]

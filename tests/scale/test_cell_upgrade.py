@@ -1,0 +1,108 @@
+"""The upgrade to tables that are keyed by cell. Nothing of a filled database is lost or moved to another project."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+import pytest
+import zstandard
+from django.core.management import call_command
+from django.db import connection
+from scale.plans import database
+
+from ingest.archive import transcripts, verification
+from ingest.archive.hash_chain import Link, canonical, format_time
+from ingest.cells import cells_of
+from ingest.models import ChainLink, Content, Message, Transcript, session_key
+from ingest.storage import messages
+
+BEFORE = {"ingest": "0020_packed_data", "viewer": "0007_drop_compaction_parts"}
+OURS, THEIRS = 1, 2
+AT = datetime(2026, 11, 1, 9, tzinfo=UTC)
+TEXTS = {OURS: ["Shared text", "Ours alone"], THEIRS: ["Shared text", "Planted-Sesame"]}
+
+
+def insert(client: psycopg.Connection[Any], table: str, **values: Any) -> None:
+    columns, places = ", ".join(values), ", ".join(["%s"] * len(values))
+    encoded = [json.dumps(value) if isinstance(value, dict) else value for value in values.values()]
+    client.execute(f"INSERT INTO {table} ({columns}) VALUES ({places})", encoded)  # type: ignore[arg-type]
+
+
+def bodies(project_id: int) -> dict[bytes, bytes]:
+    texts = [canonical({"role": "user", "content": text}) for text in TEXTS[project_id]]
+    return {hashlib.sha256(text).digest(): text for text in texts}
+
+
+def fill_archive(client: psycopg.Connection[Any], project_id: int) -> None:
+    """Store messages of spans, and a session with two transcripts, of which the first was deleted."""
+    for digest, text in bodies(project_id).items():
+        stored = {"hash": digest, "project_id": project_id, "size": len(text), "body": zstandard.compress(text)}
+        insert(client, "ingest_message", **stored, day=AT.date())
+        insert(client, "ingest_content", **stored, created_at=AT)
+    key, previous = session_key(project_id, "same"), ""
+    lines = b"".join(text + b"\n" for text in bodies(project_id).values())
+    digest = hashlib.sha256(lines).hexdigest()
+    for position, (kind, step) in enumerate((("stored", 1), ("stored", 2), ("deleted", 1))):
+        manifest = {"messages": 2, "redactions": {}} if kind == "stored" else {"by": "ann", "reason": "old"}
+        link = Link(project_id, "same", position, kind, step, format_time(AT), digest, manifest, previous)
+        previous = link.hash()
+        fields: dict[str, Any] = {"project_id": project_id, "session_id": "same", "session_key": key, "step": step}
+        insert(
+            client, "ingest_chainlink", **fields, position=position, kind=kind, time=AT, sha256=digest,
+            manifest=manifest, previous=link.previous, chain=link.hash(),
+        )  # fmt: skip
+        if (kind, step) == ("stored", 2):
+            insert(
+                client, "ingest_transcript", **fields, created_at=AT, received_at=AT, message_count=2, redactions={},
+                size=len(lines), sha256=digest, sent_sha256=digest, hashes=b"".join(bodies(project_id)), chain=previous,
+            )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def upgraded(postgres: Any, django_db_blocker: Any) -> Iterator[None]:
+    """A database that was filled in the state before cells, and migrated since."""
+    postgres.create_database("cells")
+    with database("cells", str(postgres.socket_dir)), django_db_blocker.unblock():
+        for app, name in BEFORE.items():
+            call_command("migrate", app, name, verbosity=0)
+        with psycopg.connect(postgres.dsn("cells")) as client:
+            for project_id, slug in ((OURS, "ours"), (THEIRS, "theirs")):
+                insert(
+                    client, "ingest_project", id=project_id, slug=slug, name=slug, created_at=AT, legal_hold=False
+                )  # fmt: skip
+                fill_archive(client, project_id)
+        call_command("migrate", verbosity=0)
+        yield
+    with psycopg.connect(postgres.dsn("postgres"), autocommit=True) as client:
+        client.execute("DROP DATABASE cells WITH (FORCE)")
+
+
+@pytest.mark.usefixtures("upgraded")
+@pytest.mark.parametrize(("project_id", "other_id"), [(OURS, THEIRS), (THEIRS, OURS)])
+def test_the_archive_is_intact(project_id: int, other_id: int) -> None:
+    """Chains and texts are verified as before, and each project has its own copy of a shared text."""
+    (result,) = verification.verify_all([project_id])
+    assert (result.faults, result.stored, result.deleted) == ((), 1, 1)
+    assert result.session_key == session_key(project_id, "same")
+    (cell,), (other_cell,) = cells_of(project_id), cells_of(other_id)
+    (transcript,) = Transcript.objects.filter(cell=cell)
+    assert list(transcripts.lines(transcript)) == list(bodies(project_id).values())
+    assert ChainLink.objects.filter(cell=cell).count() == 3
+    own = {bytes(row.hash) for row in Content.objects.filter(cell=cell)}
+    assert own == {bytes(row.hash) for row in Message.objects.filter(cell=cell)} == set(bodies(project_id))
+    foreign = [digest for digest in bodies(other_id) if digest not in own]
+    assert transcripts.read_texts(cell, foreign) == {} != transcripts.read_texts(other_cell, foreign)
+    (restored,) = messages.restore(cell, {"input": [{"$message": foreign[0].hex()}]})["input"]
+    assert restored["missing"] is True
+
+
+@pytest.mark.usefixtures("upgraded")
+@pytest.mark.parametrize("statement", ["UPDATE ingest_chainlink SET step = 9", "UPDATE ingest_content SET size = 0"])
+def test_the_archive_is_still_append_only(statement: str) -> None:
+    with pytest.raises(Exception, match="append-only"), connection.cursor() as cursor:
+        cursor.execute(statement)
