@@ -244,16 +244,14 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
 ]
 
-AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
-# Lock the pair, so that an attacker who guesses passwords cannot lock out the owner of the account.
-AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-#: Failed logins after which a username is locked for the address that tried.
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "viewer.accounts.login_limits.PasswordBackend"]
+AXES_HANDLER = "viewer.accounts.login_limits.LoginLimits"
+AXES_LOCKOUT_CALLABLE = "viewer.accounts.login_limits.wait_response"
+#: Failed logins after which a username is locked for the network that tried: an IPv4 address, or an IPv6 /64.
 AXES_FAILURE_LIMIT = env_int("ARIADNE_LOGIN_ATTEMPTS", 5)
 #: Minutes for which it stays locked.
 AXES_COOLOFF_TIME = timedelta(minutes=env_int("ARIADNE_LOGIN_LOCK_MINUTES", 15))
-AXES_RESET_ON_SUCCESS = True
-AXES_LOCKOUT_TEMPLATE = "registration/locked.html"
-AXES_CLIENT_IP_CALLABLE = "viewer.audit.log.request_address"
+AXES_CLIENT_IP_CALLABLE = "viewer.accounts.login_limits.request_network"
 AXES_DISABLE_ACCESS_LOG = True  # the audit log records logins
 AXES_VERBOSE = False
 

@@ -44,6 +44,8 @@ class PasswordAuthentication(BasicAuthentication):
     """HTTP Basic with a username and password. Failures count toward the lockout of the login page."""
 
     def authenticate_credentials(self, userid: str, password: str, request: Any = None) -> tuple[User, None]:
+        if "\x00" in userid:
+            raise AuthenticationFailed("Invalid username/password.")  # Postgres does not accept NUL
         # The lockout needs Django's request, not DRF's wrapper.
         user, _ = super().authenticate_credentials(userid, password, getattr(request, "_request", request))
         return user, None

@@ -102,10 +102,6 @@ def client_address(meta: Mapping[str, Any]) -> str:
     return str(meta.get("REMOTE_ADDR") or "")
 
 
-def request_address(request: HttpRequest) -> str:
-    return client_address(request.META)
-
-
 def record(
     origin: Origin | HttpRequest | Request,
     action: Action,

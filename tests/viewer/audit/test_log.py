@@ -132,4 +132,4 @@ def test_a_forwarded_address_counts_only_if_a_trusted_proxy_added_it(settings, p
     """Clients can send any X-Forwarded-For header."""
     settings.TRUSTED_PROXIES = proxies
     request = RequestFactory().get("/", REMOTE_ADDR="127.0.0.1", HTTP_X_FORWARDED_FOR=forwarded)
-    assert log.request_address(request) == expected
+    assert log.client_address(request.META) == expected
