@@ -416,4 +416,6 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
+    # psycopg warns about each pipeline that an error ended, and the error itself is logged where it is handled.
+    "loggers": {"psycopg": {"level": "ERROR"}, "psycopg.pool": {"level": LOG_LEVEL}},
 }

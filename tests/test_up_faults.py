@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from live_server import ROOT, copy_prepared
+from small_disk import SmallDisk, small_disk
 from wait import wait_until
 
 from tests import live_server
@@ -76,3 +81,63 @@ def test_a_terminal_that_takes_no_lines_does_not_stop_the_server(
         process.terminate()
         assert process.wait(60) == 0
     assert "Traceback" not in errors.read_text()
+
+
+def send(data_dir: Path, number: int) -> httpx.Response:
+    """Send events that need about 200 kB."""
+    credentials = json.loads((data_dir / "credentials.json").read_text())
+    session, now = f"disk-{number}", time.time()
+    events = [
+        {"event": "compact.warning", "session_id": session, "ts": now, "message": os.urandom(500).hex()}
+        for _ in range(200)
+    ]
+    headers = {"Authorization": f"Bearer {credentials['ingest_key']}"}
+    return httpx.post(f"{credentials['url']}/ingest", json={"events": events}, headers=headers, timeout=60)
+
+
+@pytest.fixture
+def disk(tmp_path: Path, prepared_data: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path / "disk", size_mb=160) as disk:
+        copy_prepared(prepared_data, disk.folder / "data")
+        yield disk
+
+
+def test_a_full_disk_is_named_once(disk: SmallDisk, tmp_path: Path) -> None:
+    """To senders, in the log and by /readyz. Everything works again as soon as there is room."""
+    data_dir, log = disk.folder / "data", tmp_path / "up.log"
+    with log.open("wb") as output, run_up(data_dir, stdout=output, stderr=output):
+        assert wait_until(lambda: is_ready(data_dir))
+        assert send(data_dir, 0).status_code == 200
+        disk.fill(leave_bytes=1_000_000)
+        numbers = itertools.count(1)
+        assert wait_until(lambda: send(data_dir, next(numbers)).status_code == 503)
+        for _ in range(10):
+            answer = send(data_dir, next(numbers))
+            assert answer.status_code == 503 and "disk of the database is full" in answer.text
+        assert not is_ready(data_dir)
+        disk.make_room()
+        assert wait_until(lambda: send(data_dir, next(numbers)).status_code == 200 and is_ready(data_dir))
+    lines = log.read_text().splitlines()
+    assert len([line for line in lines if "writes_fail reason='disk full'" in line]) <= 2  # a commit, and /readyz
+    assert any("make room on the disk of Postgres" in line for line in lines)
+    assert not [line for line in lines if "database_unreachable" in line or "error ignored" in line]
+
+
+def test_postgres_that_cannot_start_is_tried_less_often(disk: SmallDisk, tmp_path: Path) -> None:
+    """The supervisor says once why, and how much is free. Postgres is back as soon as there is room."""
+    data_dir, log = disk.folder / "data", tmp_path / "up.log"
+    with log.open("wb") as output, run_up(data_dir, stdout=output, stderr=output):
+        assert wait_until(lambda: is_ready(data_dir))
+        assert send(data_dir, 0).status_code == 200
+        disk.fill()
+        killed = kill_postgres(data_dir)
+        assert wait_until(lambda: "Postgres does not run" in log.read_text())
+        answer = send(data_dir, 1)
+        assert answer.status_code == 503
+        disk.make_room()
+        assert wait_until(lambda: is_ready(data_dir) and send(data_dir, 2).status_code == 200)
+        assert postgres_pid(data_dir) != killed
+        assert wait_until(lambda: "Postgres is running again" in log.read_text())
+    text = log.read_text()
+    assert text.count("Postgres has stopped. Restarting") == text.count("Postgres does not run") == 1
+    assert re.search(r"No space left on device: \d\.\d MB free in ", text)

@@ -8,6 +8,7 @@ namespaces are forbidden, it runs as the user `nobody` on a copy of the binaries
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import importlib.util
 import os
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -37,6 +38,8 @@ _SOCKET_DIR_MAX_BYTES = 90
 _LAUNCHER = (sys.executable, "-I", "-S", str(Path(__file__).with_name("launcher.py")))
 # Folders where Debian, Ubuntu and the packages of postgresql.org install the programs of one version.
 _PACKAGED_CLIENTS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
+# A start needs a segment of the write-ahead log, which has 16 MB, and room for what a recovery writes.
+_MIN_FREE_BYTES = 32_000_000
 # Settings for test servers, whose data does not have to survive a crash of the machine.
 THROWAWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
@@ -85,14 +88,22 @@ class Postgres:
             self._process = identity.popen(["postgres", "-D", str(self.cluster), *arguments], log, signal.SIGINT)
         self._wait_until_ready()
 
-    def restart_if_dead(self, log_line: Callable[[str], None]) -> None:
-        """Restart the server if it was killed, for example by the kernel when memory ran out."""
-        if self._process is None or self._process.poll() is None:
-            return
-        log_line("Postgres has stopped. Restarting …")
-        # Children of the old server may still be exiting. The supervisor calls again.
-        with contextlib.suppress(PostgresError):
-            self.start()
+    def failure_reason(self) -> str:
+        """Return why the server stopped or did not start, as far as its log and its disk tell."""
+        # Checked first, because a log on the same disk ends before its reason.
+        if self.is_disk_full():
+            return f"{os.strerror(errno.ENOSPC)}: {self._free_bytes() / 1e6:.1f} MB free in {self.data_dir}"
+        fatal = [line for line in self._log_tail().splitlines() if re.search(r"\b(FATAL|PANIC): ", line)]
+        return re.split(r"\b(?:FATAL|PANIC): +", fatal[-1])[-1] if fatal else f"see {self.log}"
+
+    def is_disk_full(self) -> bool:
+        return self._free_bytes() < _MIN_FREE_BYTES
+
+    def _free_bytes(self) -> int:
+        try:
+            return shutil.disk_usage(self.data_dir).free
+        except OSError:
+            return 0
 
     def stop(self) -> None:
         """Shut down fast: open transactions are rolled back."""

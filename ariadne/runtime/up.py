@@ -25,6 +25,7 @@ from types import FrameType
 from ariadne.paths import ROOT
 from ariadne.runtime.launcher import die_with_parent
 from ariadne.runtime.postgres import Postgres, PostgresError
+from ariadne.runtime.postgres_watch import PostgresWatch
 from ariadne.runtime.supervisor import Child, WebProcessError, WebProcesses, children, spawn
 from ariadne.runtime.terminal import print_line
 
@@ -122,7 +123,7 @@ def _run() -> None:
             _banner(credentials, data_dir)
             if has_demo and _is_empty():
                 stack.enter_context(children()).append(_start_demo(credentials))
-            web.watch(on_tick=lambda: postgres.restart_if_dead(print_line))
+            web.watch(on_tick=PostgresWatch(postgres).check)
         except Stop:
             # The request has arrived. Nothing may interrupt the shutdown that starts here.
             signal.setitimer(signal.ITIMER_REAL, 0)

@@ -154,7 +154,7 @@ def store(
 
 
 async def astore(**arguments: Any) -> StoredTranscript:
-    """Run `store` on a thread. Raise `ConnectionError` if the database is unavailable."""
+    """Run `store` on a thread. Raise `ConnectionError` if the database is unavailable or cannot write."""
 
     def run() -> StoredTranscript:
         try:

@@ -38,6 +38,7 @@ from ingest.http.keys import Grant
 from ingest.http.limits import run_in_thread
 from ingest.http.request import Request, Scope
 from ingest.http.service import Service, get_service
+from ingest.storage.database.write_failures import find_cause
 
 logger = logging.getLogger("ariadne.ingest")
 
@@ -223,7 +224,7 @@ async def ingest_transcript(service: Service, request: Request) -> Response:
         except transcripts.StepConflict as error:
             raise Conflict(str(error), next_step=error.next_step) from None
         except OSError as error:
-            raise Unavailable("The database is unavailable. Try again later.") from error
+            raise Unavailable(find_cause(error).answer) from error
     service.keys.mark_used(grant)
     metrics.received_bytes.labels("/ingest/transcripts").inc(len(body))
     result = {

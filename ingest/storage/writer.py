@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import psycopg
 from django.conf import settings
+from psycopg import errors as pg
 
 from ingest import metrics
 from ingest.decoding import lenient_json
@@ -25,6 +26,7 @@ from ingest.errors import Unavailable, describe
 from ingest.storage.backlog import Backlog
 from ingest.storage.database.connections import CONNECTION_ERRORS, database_status
 from ingest.storage.database.transactions import Transactions
+from ingest.storage.database.write_failures import WriteEpisode
 from ingest.storage.fair_queue import FairQueue
 
 logger = logging.getLogger("ariadne.ingest")
@@ -45,6 +47,7 @@ COMMIT_TIMEOUT_S = 20.0
 _RETRY_MIN_S, _RETRY_MAX_S = 0.05, 2.0
 # SQLSTATE classes caused by the data: invalid values, violated constraints, exceeded limits. All others are problems of
 # the server, and clients must retry.
+_SERVER_ERRORS = (*CONNECTION_ERRORS, pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege)
 _DATA_ERROR_CLASSES = {"22", "23", "54"}
 
 
@@ -68,6 +71,7 @@ class Writer:
         """`is_decoding` returns True while a worker decodes a body, whose records will be written next."""
         self._is_decoding = is_decoding
         self._transactions = Transactions()
+        self._episode = WriteEpisode()
         self._queue: FairQueue[Batch] = FairQueue()
         self._group: list[Batch] = []
         self._pending_records = self._pending_bytes = 0
@@ -185,13 +189,13 @@ class Writer:
         try:
             async with asyncio.timeout(COMMIT_TIMEOUT_S):
                 await self._commit(group)
+            self._episode.succeed()
             return True
-        except CONNECTION_ERRORS as error:
+        except _SERVER_ERRORS as error:
             await self._transactions.disconnect()
-            logger.warning("database_unreachable %s", describe(error))
             metrics.database_failures.inc()
             # Batches that were queued during the commit would fail as well.
-            self._fail([*group, *self._drain_queue()])
+            self._fail([*group, *self._drain_queue()], self._episode.fail(error).answer)
             return False
         except Exception as error:  # one failed group must not end the writer's task
             await self._transactions.disconnect()

@@ -24,7 +24,9 @@ if __name__ == "__main__":
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ariadne.settings")
 django.setup()
 
-from viewer.search import indexer  # noqa: E402 - Django must be set up first
+from ingest.errors import describe  # noqa: E402 - Django must be set up first
+from ingest.storage.database.write_failures import find_cause  # noqa: E402
+from viewer.search import indexer  # noqa: E402
 
 _IDLE_S, _RETRY_S = 1.0, 5.0
 _log = logging.getLogger("ariadne.search")
@@ -36,15 +38,20 @@ def run(stop_fd: int) -> None:
     A lock in the database lets one process write. While there is a backlog, it works at most half of the time, so that
     ingest and pages keep the CPU.
     """
-    pause_s = 0.0
+    pause_s, failure = 0.0, ""
     while not select.select([stop_fd], [], [], pause_s)[0]:
         began = time.monotonic()
         try:
             has_more = indexer.run_once()
             pause_s = time.monotonic() - began if has_more else _IDLE_S
+            if failure:
+                _log.warning("search_index_works")
+            failure = ""
         except Exception as error:  # the process goes on after any failure of the database
-            _log.warning("search_index_failed %s: %s", type(error).__name__, error)
-            pause_s = _RETRY_S
+            pause_s, reason = _RETRY_S, find_cause(error).reason
+            if reason != failure:
+                _log.warning("search_index_failed reason=%r %s", reason, describe(error))
+            failure = reason
         finally:
             connection.close()
 

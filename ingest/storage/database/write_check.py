@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from psycopg import errors
 
 from ingest.storage.database.connections import connect
-
-logger = logging.getLogger("ariadne.ingest")
+from ingest.storage.database.write_failures import WriteEpisode
 
 CACHE_S = 1.0
 _TIMEOUT_S = 3.0
@@ -34,17 +31,6 @@ _WRITES = (
     "SELECT pg_logical_emit_message(true, 'ariadne', 'ready')",
     # The schema is there, and this role may write to it.
     "DELETE FROM ingest_span WHERE false",
-)
-_REASONS: tuple[tuple[type[BaseException], str], ...] = (
-    (errors.ReadOnlySqlTransaction, "read-only"),
-    (errors.DiskFull, "disk full"),
-    (errors.UndefinedTable, "not migrated"),
-    (errors.InsufficientPrivilege, "no permission to write"),
-    (errors.TooManyConnections, "no free connection"),
-    (errors.QueryCanceled, "timeout"),
-    (TimeoutError, "timeout"),
-    (psycopg.OperationalError, "unavailable"),
-    (OSError, "unavailable"),
 )
 
 
@@ -63,7 +49,7 @@ class WriteCheck:
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._task: asyncio.Task[WriteResult] | None = None
         self._checked_at = 0.0
-        self._reason = ""
+        self._episode = WriteEpisode()
         self._abandoned: set[asyncio.Task[Any]] = set()
 
     async def result(self) -> WriteResult:
@@ -81,11 +67,10 @@ class WriteCheck:
         if error is not None:
             self._abandon(writing)
         self._checked_at = time.monotonic()
-        reason = "" if error is None else _reason(error)
-        if reason != self._reason:
-            logger.warning("writes_fail reason=%r" if reason else "writes_work%s", reason)
-        self._reason = reason
-        return WriteResult(reason)
+        if error is None:
+            self._episode.succeed()
+            return WriteResult()
+        return WriteResult(self._episode.fail(error).reason)
 
     async def _write(self) -> None:
         if self._connection is None or self._connection.closed:
@@ -114,7 +99,3 @@ class WriteCheck:
                 task.cancel()
         if self._connection is not None:
             await self._connection.close()
-
-
-def _reason(error: BaseException) -> str:
-    return next((reason for kind, reason in _REASONS if isinstance(error, kind)), type(error).__name__)

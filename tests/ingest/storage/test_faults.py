@@ -21,13 +21,18 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 def post(stack: Stack, body: object) -> tuple[int, dict[str, str]]:
+    status, headers, _answer = post_and_read(stack, body)
+    return status, headers
+
+
+def post_and_read(stack: Stack, body: object) -> tuple[int, dict[str, str], bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", stack.port, timeout=30)
     headers = {"Authorization": f"Bearer {stack.key}", "Content-Type": "application/json"}
     connection.request("POST", "/ingest", json.dumps(body), headers)
     response = connection.getresponse()
-    response.read()
+    answer = response.read()
     connection.close()
-    return response.status, {key.lower(): value for key, value in response.getheaders()}
+    return response.status, {key.lower(): value for key, value in response.getheaders()}, answer
 
 
 @pytest.mark.req("K-ING-1")
@@ -93,10 +98,17 @@ def test_a_read_only_database_is_not_ready(stack: Stack) -> None:
             assert wait_until(lambda: get(stack.port, "/readyz")[0] == 503)
             body = json.loads(get(stack.port, "/readyz")[1])
             assert (body["ready"], body["database"], body["channel_layer"]) == (False, "read-only", "ok")
+            for _ in range(5):
+                status, _headers, answer = post_and_read(stack, span("outage", "read-only"))
+                assert status == 503 and b"The database is read-only" in answer
         finally:
             database.execute("ALTER SYSTEM RESET default_transaction_read_only")
             database.execute("SELECT pg_reload_conf()")
     stack.wait_until_ready()
+    assert post(stack, span("outage", "read-only"))[0] == 200
+    log = (stack.folder / "web.log").read_text()
+    assert log.count("writes_fail reason='read-only'") == 2  # a commit, and /readyz
+    assert "commit_failed" not in log
 
 
 def get_sessions(stack: Stack) -> tuple[int, str | None]:
