@@ -12,7 +12,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar, Unpack
 
@@ -302,15 +302,15 @@ class CompactManager:
         """Run `recall` without blocking the event loop."""
         branches = self._branches(session_id)
         mark = _called_branch.get()
-        items = None if messages is None else HostMessages(messages).items
 
-        def steps(_: Session) -> Steps[list[Passage]]:
+        def steps() -> Steps[list[Passage]]:
+            items = None if messages is None else HostMessages(messages).items
             session = self._find_branch(branches, items, mark)
             if session is None:
                 return []
             return (yield from recall(self._engine, session, query, limit=limit, max_tokens=max_tokens, items=items))
 
-        return await self._arun(session_id, None, steps)
+        return await self._arun(branches, steps())
 
     def enable_recall(self, tool_name: str = "recall") -> None:
         """End each new summary with a line that tells the model to call this tool, which must call `recall`.
@@ -353,7 +353,9 @@ class CompactManager:
         """Run `read_artifact` without blocking the event loop."""
         if self.cfg.artifact_store is None:
             return None
-        return await self._arun(session_id, None, lambda session: self._read_artifact(session, artifact_id, context))
+        branches = self._branches(session_id)
+        steps = branches.run_on(None, lambda session: self._read_artifact(session, artifact_id, context))
+        return await self._arun(branches, steps)
 
     @property
     def evictions(self) -> Evictions:
@@ -421,10 +423,24 @@ class CompactManager:
     async def _aprocess(
         self, operation: Operation, session_id: str, messages: Sequence[T], options: Mapping[str, Any]
     ) -> list[T]:
-        host = HostMessages(messages)
-        call = Call(host.items, **options)
-        request = await self._arun(session_id, call.items, lambda session: operation(self._engine, session, call))
-        return host.restore(request)
+        raw_call = Call(messages, **options)
+        branches = self._branches(session_id)
+        branch_numbers: list[int] = []
+
+        def steps() -> Steps[list[T]]:
+            # The worker reads the messages, because dumping those of LangChain takes time.
+            host = HostMessages(messages)
+            call = replace(raw_call, items=host.items)
+
+            def run_on_branch(session: Session) -> Steps[list[Any]]:
+                branch_numbers.append(session.number)
+                return operation(self._engine, session, call)
+
+            return host.restore((yield from branches.run_on(call.items, run_on_branch)))
+
+        request = await self._arun(branches, steps())
+        _called_branch.set(_CalledBranch(weakref.ref(branches), branch_numbers[-1], is_of_task=True))
+        return request
 
     def _run(self, session_id: str, messages: Sequence[Any], steps: Callable[[Session], Steps[R]]) -> R:
         branches = self._branches(session_id)
@@ -440,8 +456,7 @@ class CompactManager:
             finally:
                 _called_branch.set(_CalledBranch(weakref.ref(branches), branches.current.number, is_of_task=False))
 
-    async def _arun(self, session_id: str, messages: Sequence[Any] | None, steps: Callable[[Session], Steps[R]]) -> R:
-        branches = self._branches(session_id)
+    async def _arun(self, branches: Branches, steps: Steps[R]) -> R:
         # Poll instead of waiting in a thread. Waiting threads could occupy the pool that the lock's holder needs, and
         # the thread of a canceled task would acquire the lock and never release it.
         delay_s = 0.001
@@ -450,21 +465,10 @@ class CompactManager:
             delay_s = min(2 * delay_s, _MAX_LOCK_POLL_S)
         # A canceled caller does not wait, but its call goes on: a thread cannot be stopped, and a plan that was
         # committed halfway would be lost. The session's next call waits for the lock.
-        branch_numbers: list[int] = []
-
-        def numbered_steps(session: Session) -> Steps[R]:
-            branch_numbers.append(session.number)
-            return (yield from steps(session))
-
-        task = asyncio.create_task(
-            arun(self._engine.with_delivery(branches.run_on(messages, numbered_steps)), branches)
-        )
+        task = asyncio.create_task(arun(self._engine.with_delivery(steps), branches))
         self._running.add(task)
         task.add_done_callback(lambda done: self._release(branches, done))
-        result = await asyncio.shield(task)
-        if messages is not None:
-            _called_branch.set(_CalledBranch(weakref.ref(branches), branch_numbers[-1], is_of_task=True))
-        return result
+        return await asyncio.shield(task)
 
     def _release(self, branches: Branches, done: asyncio.Task[Any]) -> None:
         self._running.discard(done)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compact.messages.canonical import canonical_json, content_hash, json_hash
 from compact.messages.message import (
     POINTER_TAG,
     SPAN_TAG,
@@ -9,8 +10,6 @@ from compact.messages.message import (
     Message,
     Role,
     ToolCall,
-    canonical_json,
-    content_hash,
     text_of,
 )
 from compact.messages.redacted_types import RedactedMessage, RedactedText, RedactedTree
@@ -27,5 +26,6 @@ __all__ = [
     "ToolCall",
     "canonical_json",
     "content_hash",
+    "json_hash",
     "text_of",
 ]

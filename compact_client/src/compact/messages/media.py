@@ -9,17 +9,20 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import string
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from compact.messages.block_kinds import BLOCK_KINDS, MediaKind
+from compact.messages.canonical import PIECE_CHARS
 
 _HEADER_CHARS = 400_000  # enough for the header of a JPEG with a large preview
 _MIN_BINARY_CHARS = 256
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,", re.ASCII)
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}", re.ASCII)
+_BASE64_BYTES = (string.ascii_letters + string.digits + "+/_-").encode()
+_MIN_OPAQUE_CHARS = 20_000
 _PDF_PAGE = re.compile(rb"/Type\s*/Page(?![s\w])")
 _PDF_COUNT = re.compile(rb"/Count\s+(\d+)")
 _KIND_OF_PART: dict[str, MediaKind] = {name: kind.media for name, kind in BLOCK_KINDS.items() if kind.media}
@@ -36,6 +39,9 @@ _MAGIC: tuple[tuple[bytes, MediaKind], ...] = (
     (b"OggS", "audio"),
     (b"fLaC", "audio"),
 )
+# Files without readable text. No text begins like this.
+_OPAQUE_MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"ID3\x03", b"ID3\x04", b"OggS\x00", b"fLaC\x00")
+_OPAQUE_RIFF = (b"WAVE", b"WEBP")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,28 @@ def is_binary(text: str) -> bool:
     """True if a text is a base64 data URL, or the base64 of a known file format."""
     if _DATA_URL.match(text):
         return True
-    return bool(_BASE64.fullmatch(text)) and _kind_of_bytes(_decode(text, 64)) is not None
+    return _kind_of_bytes(_decode(text[:64], 64)) is not None and _is_base64(text, 0)
+
+
+def is_opaque(text: str) -> bool:
+    """True for the base64 of a large picture or recording. It contains no text, whatever its letters spell."""
+    if len(text) < _MIN_OPAQUE_CHARS:
+        return False
+    match = _DATA_URL.match(text)
+    start = match.end() if match else 0
+    header = _decode(text[start : start + 64], 64)
+    is_known = header.startswith(_OPAQUE_MAGIC) or (header[:4] == b"RIFF" and header[8:12] in _OPAQUE_RIFF)
+    return is_known and _is_base64(text, start)
+
+
+def _is_base64(text: str, start: int) -> bool:
+    """True if the rest of a text is base64. It is read in pieces, so that other threads can run in between."""
+    end = len(text) - text[-2:].count("=")
+    for position in range(start, end, PIECE_CHARS):
+        piece = text[position : min(end, position + PIECE_CHARS)]
+        if not piece.isascii() or piece.encode().translate(None, _BASE64_BYTES):
+            return False
+    return start < end
 
 
 def describe(data: str | bytes, media_type: str, *, kind: MediaKind | None = None, **fields: Any) -> Media:

@@ -6,11 +6,10 @@ unchanged message is sent byte for byte as it was received.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from compact.messages.media import Media, media_in
 
@@ -143,23 +142,3 @@ def text_of(content: Any) -> str:
     if isinstance(content, Sequence):
         return "\n".join(text for part in content if (text := text_of(part)))
     return str(content)
-
-
-# `json.dumps` with options creates an encoder for every call, which is slow for thousands of messages.
-_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
-
-
-def canonical_json(value: Any) -> bytes:
-    """Return JSON with sorted keys and no spaces as valid UTF-8. A lone surrogate becomes U+FFFD."""
-    text = _CANONICAL.encode(value)
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
-
-
-def content_hash(value: Any) -> str:
-    """Return the SHA-256 of a message's canonical JSON, without its `id` and `hash` keys."""
-    if isinstance(value, Mapping) and ("id" in value or "hash" in value):
-        value = {key: item for key, item in value.items() if key not in ("id", "hash")}
-    return hashlib.sha256(canonical_json(value)).hexdigest()

@@ -1,6 +1,7 @@
-"""Separate the labels of a provider's item, such as its role, from its texts.
+"""Separate the labels of a provider's item, such as its role, and its pictures from its texts.
 
 Texts of adjacent messages are searched as one text. A label between them would split a key, or be masked as part of it.
+A picture has no text, and searching 20 of them would take seconds.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from compact.messages.media import is_opaque
+
 _KEYS = frozenset({"role", "type", "id", "tool_call_id", "call_id", "tool_use_id", "status"})
+_PICTURE_KEYS = frozenset({"url", "image_url", "data", "base64", "file_data", "result"})
 _MAX_CHARS = 120
 
 
@@ -35,13 +39,13 @@ def redact_items(
 
 
 def split_labels(value: Any, labels: list[str]) -> Any:
-    """Return a JSON value without its labels, which are appended to the list."""
+    """Return a JSON value without its pictures and its labels, which are appended to the list."""
     if isinstance(value, dict):
         content: dict[Any, Any] = {}
         for key, item in value.items():
             if _is_label(key, item):
                 labels.append(item)
-            else:
+            elif not _is_picture(key, item):
                 content[key] = split_labels(item, labels) if isinstance(item, (dict, list)) else item
         return content
     if isinstance(value, list):
@@ -57,6 +61,8 @@ def join_labels(value: Any, content: Any, labels: Iterator[str]) -> Any:
         for key, item in value.items():
             if _is_label(key, item):
                 joined[key] = next(labels)
+            elif _is_picture(key, item):
+                joined[key] = item
             else:
                 # A key that is itself a secret was renamed, so only the order is the same.
                 new_key, new_item = next(contents)
@@ -79,6 +85,10 @@ def _skip_labels(value: Any, labels: Iterator[str]) -> None:
     elif isinstance(value, list):
         for item in value:
             _skip_labels(item, labels)
+
+
+def _is_picture(key: Any, item: Any) -> bool:
+    return key in _PICTURE_KEYS and isinstance(item, str) and is_opaque(item)
 
 
 def _is_label(key: Any, item: Any) -> bool:

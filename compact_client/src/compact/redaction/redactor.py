@@ -54,6 +54,9 @@ from compact.redaction.scanner import Scanner
 T = TypeVar("T")
 _Counts = defaultdict[int, Counter[str]]
 
+# With more values than this, the keys of the first ones are learned before all are searched.
+_MANY_VALUES = 16
+
 # Masking a value can change the meaning of the text around it, so a text is checked again until nothing more matches.
 _MAX_PASSES = 4
 # Only text near a mask can match now that did not match before.
@@ -162,12 +165,22 @@ class Redactor:
 
     def changed_trees(self, values: Sequence[T], *, replace: Replace = mask) -> dict[int, tuple[T, Counter[str]]]:
         """Redact like `trees`, and return only the values that had a secret, by their index."""
+        if len(values) > _MANY_VALUES:
+            # Keys repeat, and a value whose keys are known needs no `Tree`.
+            self._learn_keys(values[:_MANY_VALUES])
         forest = Forest(values, self._keys)
         counts: _Counts = defaultdict(Counter)
         self._replace_secret_values(forest, counts, replace)
         self._replace_texts(forest, counts, replace)
         self._replace_keys(forest, counts, replace)
         return {index: (forest.trees[index].result(), counts[index]) for index in sorted(counts)}
+
+    def _learn_keys(self, values: Sequence[Any]) -> None:
+        trees = Forest(values, self._keys).trees.values()
+        keys = [key for tree in trees for key in tree.keys]
+        if not keys or not self._locate(keys):
+            for tree in trees:
+                self._keys.add((*tree.keys, *tree.short_keys))
 
     def _replace_secret_values(self, forest: Forest, counts: _Counts, replace: Replace) -> None:
         for owner, tree in forest.trees.items():

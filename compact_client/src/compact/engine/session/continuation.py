@@ -6,12 +6,11 @@ that part is new. Instructions are left out, because a host may change its syste
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compact.messages import POINTER_TAG, SPAN_TAG, SUMMARY_TAG, Message, canonical_json, text_of
+from compact.messages import POINTER_TAG, SPAN_TAG, SUMMARY_TAG, Message, json_hash, text_of
 
 # A shorter end of a list is no evidence. Two users may begin with the same greeting and the same question.
 _MIN_TAIL = 3
@@ -64,7 +63,7 @@ def identity_key(item: Any) -> str:
     if not any(value for key, value in content.items() if key not in ("type", "role")):
         # Nothing but its id distinguishes an encrypted or referenced item.
         content["id"] = item.get("id")
-    return hashlib.sha256(canonical_json(content)).hexdigest()
+    return json_hash(content)
 
 
 def find_overlap(known: Sequence[str], keys: Sequence[str]) -> Overlap:

@@ -51,7 +51,9 @@ class HostMessages:
             and hasattr(messages, "__getitem__")
             and any(map(_is_langchain, messages))
         ):
-            self.items = [_DUMPS.read(message) if _is_langchain(message) else message for message in messages]
+            # A copy, because the host may append to its list during an async call.
+            self._messages = list(messages)
+            self.items = [_DUMPS.read(message) if _is_langchain(message) else message for message in self._messages]
 
     def restore(self, returned: list[Any]) -> list[Any]:
         """Return a request with the host's own objects. A shortened tool result keeps its artifact."""
