@@ -7,7 +7,12 @@ from django.contrib.auth.models import Group
 from django.db import models
 from django.utils import timezone
 
-from ingest.models import Project
+from ingest.models import InCell, Project
+
+
+def _next_id(sequence: str) -> models.Func:
+    """Return the expression of an id that no other cell has, so that an address names a row by its id alone."""
+    return models.Func(models.Value(sequence), function="nextval", output_field=models.BigIntegerField())
 
 
 class Membership(models.Model):
@@ -202,53 +207,66 @@ class AlertDelivery(models.Model):
         return f"{self.channel} to {self.recipient}"
 
 
-class Comment(models.Model):
+class Comment(InCell):
     """A member's note on a session, one of its compactions or one of its spans."""
 
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    pk = models.CompositePrimaryKey("cell", "id")
+    id = models.BigIntegerField(db_default=_next_id("viewer_comment_id_seq"), editable=False)  # unique in all cells
     session_key = models.UUIDField()
     compaction = models.PositiveIntegerField(null=True)
     span = models.TextField(blank=True)  # `trace:span`
-    author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    author = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+", db_constraint=False
+    )
     text = models.TextField()
     created_at = models.DateTimeField(default=timezone.now)
     edited_at = models.DateTimeField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["session_key", "created_at"], name="comment_session")]
+        indexes = [models.Index(fields=["cell", "session_key", "created_at"], name="comment_session")]
 
     def __str__(self) -> str:
-        return f"comment {self.pk}"
+        return f"comment {self.id}"
 
 
-class Mention(models.Model):
+class Mention(InCell):
     """A member who was mentioned in a comment."""
 
-    comment = models.ForeignKey(Comment, on_delete=models.CASCADE, related_name="mentions")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="mentions")
+    pk = models.CompositePrimaryKey("cell", "comment_id", "user_id")
+    comment_id = models.BigIntegerField()
+    comment = models.ForeignObject(
+        Comment,
+        on_delete=models.CASCADE,
+        from_fields=("cell", "comment_id"),
+        to_fields=("cell", "id"),
+        related_name="mentions",
+    )
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="mentions", db_constraint=False
+    )
     created_at = models.DateTimeField(default=timezone.now)
     read_at = models.DateTimeField(null=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["comment", "user"], name="one_mention")]
-        indexes = [models.Index(fields=["user", "-created_at"], name="mention_newest")]
+        indexes = [models.Index(fields=["cell", "user", "-created_at"], name="mention_newest")]
 
     def __str__(self) -> str:
         return f"{self.user} in {self.comment}"
 
 
-class Bookmark(models.Model):
+class Bookmark(InCell):
     """A session or compaction that a user marked for themselves."""
 
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="bookmarks")
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    pk = models.CompositePrimaryKey("cell", "user_id", "session_key", "compaction")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="bookmarks", db_constraint=False
+    )
     session_key = models.UUIDField()
     compaction = models.PositiveIntegerField(default=0)  # 0: the session
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["user", "session_key", "compaction"], name="one_bookmark")]
-        indexes = [models.Index(fields=["session_key"], name="bookmark_session")]
+        indexes = [models.Index(fields=["cell", "session_key"], name="bookmark_session")]
 
     def __str__(self) -> str:
         return f"{self.session_key} of {self.user}"

@@ -44,13 +44,13 @@ def annotate() -> None:
     people = {user.username: user for user in get_user_model().objects.all()}
     session = Session.objects.filter(project_id=project.pk, session_id=COMMENTED_SESSION).first()
     if session is not None and {"developer", "operator"} <= set(people):
-        target: dict[str, Any] = {"project": project, "session_key": session.session_key}
+        target: dict[str, Any] = {"cell": session.cell, "session_key": session.session_key}
         comment = Comment.objects.create(
             **target,
             author=people["developer"],
             text="@operator The model refused one summary here. The retry kept the rule about locks, so nothing to do.",
         )
-        Mention.objects.create(comment=comment, user=people["operator"])
+        Mention.objects.create(cell=comment.cell, comment_id=comment.id, user=people["operator"])
         Bookmark.objects.get_or_create(**target, user=people["operator"], compaction=0)
     evaluation.evaluate_project(project.pk, now=timezone.now())
 

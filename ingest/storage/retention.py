@@ -35,7 +35,7 @@ _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('ingest retention'))"
 _HOURLY_TABLES = (Trend, Activity, HourlyUsage)
 
 expiring = Signal()
-"""Sent in the transaction that deletes sessions, with `session_keys`, a query of their keys."""
+"""Sent in the transaction that deletes sessions, with their `cell` and `session_keys`, a query of their keys."""
 deleted = Signal()
 """Sent in the transaction that deleted data of a project, with `project_id`, `target` and `counts`."""
 
@@ -178,11 +178,11 @@ def _delete_day(cursor: CursorWrapper, expired: _ExpiredDay) -> None:
     day, project_ids = expired.day, list(expired.session_counts)
     for cell in cells_of(*project_ids):
         sequence.lock(cursor, cell)
-    sessions = Session.objects.filter(day=day, project_id__in=project_ids)
-    expiring.send(sender=None, session_keys=sessions.values("session_key"))
     # The rows of the last projects go with the partition.
     rows = [] if expired.is_last else _DELETE_ROWS_OF_DAY
     for cell in cells_of(*project_ids):
+        sessions = Session.objects.filter(day=day, project_id=project_of(cell))
+        expiring.send(sender=None, cell=cell, session_keys=sessions.values("session_key"))
         for statement in (*_DELETE_PARTS_OF_SESSIONS, *rows, _DELETE_SESSIONS):
             cursor.execute(statement, {"cell": cell, "project": project_of(cell), "day": day})
     if expired.is_last:

@@ -20,6 +20,7 @@ from ingest.archive.hash_chain import Link, canonical, format_time
 from ingest.cells import cells_of
 from ingest.models import ChainLink, Content, Message, Transcript, session_key
 from ingest.storage import messages
+from viewer.models import Bookmark, Comment, Mention
 
 BEFORE = {"ingest": "0020_packed_data", "viewer": "0007_drop_compaction_parts"}
 OURS, THEIRS = 1, 2
@@ -63,6 +64,22 @@ def fill_archive(client: psycopg.Connection[Any], project_id: int) -> None:
             )  # fmt: skip
 
 
+def fill_comments(client: psycopg.Connection[Any], project_id: int) -> None:
+    """Store a member, and two comments on a session with a mention and a bookmark. Then delete the newer comment."""
+    names = ("username", "password", "first_name", "last_name", "email")
+    texts = dict.fromkeys(names, "") | {"username": f"user-{project_id}"}
+    flags = {"is_superuser": False, "is_staff": False, "is_active": True}
+    insert(client, "auth_user", id=project_id, **texts, **flags, date_joined=AT)
+    target = {"project_id": project_id, "session_key": session_key(project_id, "same"), "created_at": AT}
+    for text in (TEXTS[project_id][1], "deleted"):
+        insert(client, "viewer_comment", **target, span="", author_id=project_id, text=text)
+    ((pk, deleted_pk),) = client.execute("SELECT max(id) - 1, max(id) FROM viewer_comment").fetchall()
+    client.execute("DELETE FROM viewer_comment WHERE id = %s", [deleted_pk])
+    insert(client, "viewer_mention", comment_id=pk, user_id=project_id, created_at=AT)
+    for compaction in (0, 3):
+        insert(client, "viewer_bookmark", **target, user_id=project_id, compaction=compaction)
+
+
 @pytest.fixture(scope="module")
 def upgraded(postgres: Any, django_db_blocker: Any) -> Iterator[None]:
     """A database that was filled in the state before cells, and migrated since."""
@@ -76,6 +93,7 @@ def upgraded(postgres: Any, django_db_blocker: Any) -> Iterator[None]:
                     client, "ingest_project", id=project_id, slug=slug, name=slug, created_at=AT, legal_hold=False
                 )  # fmt: skip
                 fill_archive(client, project_id)
+                fill_comments(client, project_id)
         call_command("migrate", verbosity=0)
         yield
     with psycopg.connect(postgres.dsn("postgres"), autocommit=True) as client:
@@ -106,3 +124,19 @@ def test_the_archive_is_intact(project_id: int, other_id: int) -> None:
 def test_the_archive_is_still_append_only(statement: str) -> None:
     with pytest.raises(Exception, match="append-only"), connection.cursor() as cursor:
         cursor.execute(statement)
+
+
+@pytest.mark.usefixtures("upgraded")
+@pytest.mark.parametrize("project_id", [OURS, THEIRS])
+def test_comments_keep_their_ids_and_people(project_id: int) -> None:
+    """With mentions and bookmarks. An id is not given again, also if its comment was deleted."""
+    (cell,), pk = cells_of(project_id), {OURS: 1, THEIRS: 3}[project_id]
+    (comment,) = Comment.objects.filter(cell=cell)
+    assert (comment.id, comment.text, comment.author_id) == (pk, TEXTS[project_id][1], project_id)
+    (mention,) = Mention.objects.filter(cell=cell).select_related("comment", "user")
+    assert (mention.comment, mention.user.username) == (comment, f"user-{project_id}")
+    marks = Bookmark.objects.filter(cell=cell, user_id=project_id, session_key=session_key(project_id, "same"))
+    assert sorted(mark.compaction for mark in marks) == [0, 3]
+    added = Comment.objects.create(cell=cell, session_key=comment.session_key, text="new")
+    assert added.id > 4
+    added.delete()

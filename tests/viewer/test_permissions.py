@@ -16,6 +16,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from people import client_for, create_project, create_session, create_transcript, create_user
 from routes import LOGIN, OPEN, ROUTES, SAFE, Route
 
+from ingest.cells import cells_of
 from ingest.http import keys
 from ingest.models import IngestKey, Project, session_key
 from viewer.accounts import api_tokens
@@ -154,13 +155,15 @@ def test_rules_and_comments_of_other_projects_do_not_exist(role: str, ours: Proj
     """Every address that names one, with every method. Other tests cover those of the own project."""
     owner = create_user("admin", ours)
     rule = AlertRule.objects.create(project=ours, name=SECRET, kind="silence", threshold=1, created_by=owner)
-    comment = Comment.objects.create(project=ours, session_key=session_key(ours.pk, NAME), author=owner, text=SECRET)
+    comment = Comment.objects.create(
+        cell=cells_of(ours.pk)[0], session_key=session_key(ours.pk, NAME), author=owner, text=SECRET
+    )
     client = client_for(user_of(role, create_project("theirs")))
     problems = []
     for name in sorted(_RULES | _COMMENTS):
         if name == "api-alert-rules":
             continue  # has no object
-        target = NAME if name in {"api-comments", "api-bookmark"} else rule.pk if name in _RULES else comment.pk
+        target = NAME if name in {"api-comments", "api-bookmark"} else rule.pk if name in _RULES else comment.id
         for method in METHODS:
             response = call(client, method, reverse(name, args=[target]))
             allowed = {302, 401} if role == "anonymous" else {403, 404, 405}

@@ -11,6 +11,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from ingest.models import Project
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.accounts.forms import current_user
@@ -138,13 +139,14 @@ class MentionList(ReadView):
     )
     def get(self, request: Request) -> Response:
         grant = access.request_grant(request)
-        mentions = list(queries.own_mentions(grant).select_related("comment__author", "comment__project")[:100])
+        mentions = queries.mentions_with_comments(grant, 100)
+        projects = Project.objects.in_bulk({mention.project_id for mention in mentions})
         sessions = queries.sessions_of({m.comment.session_key for m in mentions}, grant.projects(Right.SESSIONS))
         results = [
             {
                 "comment": _comment_json(mention.comment),
                 "session": sessions[mention.comment.session_key].session_id,
-                "project": mention.comment.project.slug,
+                "project": projects[mention.project_id].slug,
                 "is_read": mention.read_at is not None,
             }
             for mention in mentions
@@ -177,11 +179,12 @@ class BookmarkList(ReadView):
     def get(self, request: Request) -> Response:
         grant = access.request_grant(request)
         marks = list(queries.own_bookmarks(grant)[:1_000])
+        projects = Project.objects.in_bulk({mark.project_id for mark in marks})
         sessions = queries.sessions_of({mark.session_key for mark in marks}, grant.projects(Right.SESSIONS))
         results = [
             {
                 "session": sessions[mark.session_key].session_id,
-                "project": mark.project.slug,
+                "project": projects[mark.project_id].slug,
                 "compaction": mark.compaction or None,
                 "created_at": mark.created_at,
             }
@@ -227,7 +230,7 @@ def _text(values: dict[str, Any]) -> str:
 
 def _comment_json(comment: Comment) -> dict[str, Any]:
     return {
-        "id": comment.pk,
+        "id": comment.id,
         "compaction": comment.compaction,
         "span": comment.span,
         "author": comment.author.get_username() if comment.author else None,

@@ -7,12 +7,14 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib import messages
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from ingest.cells import cells_of
 from ingest.models import Project, Session
 from viewer.accounts import access
 from viewer.accounts.access import Grant, Right
@@ -83,11 +85,17 @@ def mention_list(request: HttpRequest) -> HttpResponseBase:
     return send_page(request, "comments/mention_list.html", {}, lambda: {"rows": _mention_rows(grant)})
 
 
-def _mention_rows(grant: Grant) -> list[tuple[Mention, Session, str]]:
-    mentions = list(queries.own_mentions(grant).select_related("comment__author", "comment__project")[:PAGE_SIZE])
+def _mention_rows(grant: Grant) -> list[tuple[Mention, Project, Session, str]]:
+    mentions = queries.mentions_with_comments(grant, PAGE_SIZE)
+    projects = Project.objects.in_bulk({mention.project_id for mention in mentions})
     sessions = queries.sessions_of({m.comment.session_key for m in mentions}, grant.projects(Right.SESSIONS))
     return [
-        (mention, sessions[mention.comment.session_key], comment_address(sessions, mention.comment))
+        (
+            mention,
+            projects[mention.project_id],
+            sessions[mention.comment.session_key],
+            comment_address(sessions, mention.comment),
+        )
         for mention in mentions
         if mention.comment.session_key in sessions
     ]
@@ -96,7 +104,7 @@ def _mention_rows(grant: Grant) -> list[tuple[Mention, Session, str]]:
 @access.requires(Right.SESSIONS, "POST")
 def mentions_read(request: HttpRequest) -> HttpResponse:
     """Mark all mentions of the user as read."""
-    queries.own_mentions(access.request_grant(request)).filter(read_at=None).update(read_at=timezone.now())
+    queries.unread_mentions(access.request_grant(request)).update(read_at=timezone.now())
     return redirect("mention-list")
 
 
@@ -112,19 +120,20 @@ def bookmark_list(request: HttpRequest) -> HttpResponseBase:
 
 def _bookmark_context(grant: Grant, q: str, slug: str) -> dict[str, Any]:
     project_ids = grant.projects(Right.SESSIONS)
+    projects = {project.pk: project for project in Project.objects.filter(pk__in=project_ids).order_by("name")}
     bookmarks = queries.own_bookmarks(grant)
     if slug:
-        bookmarks = bookmarks.filter(project__slug=slug)
+        bookmarks = bookmarks.filter(cell__in=cells_of(*(pk for pk in projects if projects[pk].slug == slug)))
     marks: list[Bookmark] = list(bookmarks[: 10 * PAGE_SIZE])
     sessions = queries.sessions_of({mark.session_key for mark in marks}, project_ids)
     rows = [
-        (mark, sessions[mark.session_key])
+        (mark, projects[mark.project_id], sessions[mark.session_key])
         for mark in marks
         if mark.session_key in sessions and q.lower() in sessions[mark.session_key].session_id.lower()
     ]
     return {
         "rows": rows[:PAGE_SIZE],
-        "projects": Project.objects.filter(pk__in=project_ids).order_by("name"),
+        "projects": list(projects.values()),
         "has_bookmarks": bool(marks) or bool(slug),
     }
 
@@ -167,8 +176,8 @@ def _render_thread(request: HttpRequest, target: Target, problem: str = "") -> H
         "max_chars": MAX_CHARS,
     }
     # Reading the thread reads the mentions in it.
-    unread = queries.own_mentions(grant).filter(comment__in=[comment.pk for comment in thread], read_at=None)
-    unread.update(read_at=timezone.now())
+    read = Q(cell=target.session.cell, comment_id__in=[comment.id for comment in thread])
+    queries.unread_mentions(grant).filter(read).update(read_at=timezone.now())
     return render(request, "comments/_thread.html", context, status=422 if problem else 200)
 
 
@@ -207,7 +216,7 @@ def _get_comment(request: HttpRequest, pk: int) -> tuple[Comment, Target]:
 
 def get_comment(grant: Grant, pk: int) -> tuple[Comment, Target]:
     """Return a comment and its target, or raise Http404 or PermissionDenied."""
-    comment = Comment.objects.select_related("author").filter(pk=pk, project_id__in=list(grant.rights)).first()
+    comment = Comment.objects.select_related("author").filter(cell__in=cells_of(*grant.rights), id=pk).first()
     session = Session.objects.filter(session_key=comment.session_key).first() if comment else None
     if comment is None or session is None:
         raise Http404("No such comment.")

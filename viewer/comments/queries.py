@@ -9,10 +9,11 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Case, Q, QuerySet, Value, When
+from django.db.models import Case, Prefetch, Q, QuerySet, Value, When
 from django.db.models.functions import Lower
 from django.utils import timezone
 
+from ingest.cells import cells_of
 from ingest.models import Session
 from viewer.accounts.access import Grant, Right
 from viewer.comments.texts import mentioned_names, possible_names
@@ -33,7 +34,7 @@ class Target:
 
     def comments(self) -> QuerySet[Comment]:
         return Comment.objects.filter(
-            project_id=self.session.project_id,
+            cell=self.session.cell,
             session_key=self.session.session_key,
             compaction=self.compaction,
             span=self.span,
@@ -42,14 +43,23 @@ class Target:
 
 def thread(target: Target) -> list[Comment]:
     """Return the comments on a target, oldest first."""
-    newest = target.comments().select_related("author").prefetch_related("mentions__user").order_by("-pk")
+    newest = _with_people(target.comments(), target.session.cell).order_by("-id")
     return list(reversed(newest[:MAX_COMMENTS]))
 
 
 def session_comments(session: Session) -> QuerySet[Comment]:
     """Return all comments of a session and its parts, oldest first."""
-    comments = Comment.objects.filter(project_id=session.project_id, session_key=session.session_key)
-    return comments.select_related("author").prefetch_related("mentions__user").order_by("pk")
+    comments = Comment.objects.filter(cell=session.cell, session_key=session.session_key)
+    return _with_people(comments, session.cell).order_by("id")
+
+
+def _with_people(comments: QuerySet[Comment], cell: int) -> QuerySet[Comment]:
+    """Read the authors and the mentioned members of comments, too."""
+    return comments.select_related("author").prefetch_related(_people("mentions", [cell]))
+
+
+def _people(path: str, cells: list[int]) -> Prefetch[Any]:
+    return Prefetch(path, Mention.objects.filter(cell__in=cells).select_related("user"))
 
 
 def members(project_id: int, q: str = "") -> list[User]:
@@ -64,7 +74,7 @@ def members(project_id: int, q: str = "") -> list[User]:
 def add_comment(target: Target, author: User, text: str) -> Comment:
     with transaction.atomic():
         comment = Comment.objects.create(
-            project_id=target.session.project_id,
+            cell=target.session.cell,
             session_key=target.session.session_key,
             compaction=target.compaction,
             span=target.span,
@@ -87,8 +97,8 @@ def edit_comment(comment: Comment, text: str) -> None:
 
 def delete_comment(comment: Comment) -> None:
     with transaction.atomic():
-        comment.delete()
         comment_notifications.publish(comment.project_id, comment.session_key)
+        comment.delete()
 
 
 def _update_mentions(comment: Comment) -> None:
@@ -100,11 +110,16 @@ def _update_mentions(comment: Comment) -> None:
         .select_related("user")
     }
     mentioned = [users[name] for name in mentioned_names(comment.text, users)]
-    comment.mentions.exclude(user__in=mentioned).delete()
+    Mention.objects.filter(cell=comment.cell, comment_id=comment.id).exclude(user__in=mentioned).delete()
     Mention.objects.bulk_create(
         [
             # Mentioning oneself is no news.
-            Mention(comment=comment, user=user, read_at=timezone.now() if user.pk == comment.author_id else None)
+            Mention(
+                cell=comment.cell,
+                comment_id=comment.id,
+                user=user,
+                read_at=timezone.now() if user.pk == comment.author_id else None,
+            )
             for user in mentioned
         ],
         ignore_conflicts=True,
@@ -113,36 +128,52 @@ def _update_mentions(comment: Comment) -> None:
 
 def own_mentions(grant: Grant) -> QuerySet[Mention]:
     """Return the mentions of a user by others, newest first, in the projects that they can still see."""
-    mentions = Mention.objects.filter(
-        user_id=grant.user_id or 0, comment__project_id__in=grant.projects(Right.SESSIONS)
-    )
-    return mentions.exclude(comment__author_id=grant.user_id).order_by("-created_at", "-pk")
+    cells = _cells(grant)
+    mentions = Mention.objects.filter(cell__in=cells, comment__cell__in=cells, user_id=grant.user_id or 0)
+    return mentions.exclude(comment__author_id=grant.user_id).order_by("-created_at", "-comment_id")
+
+
+def mentions_with_comments(grant: Grant, limit: int) -> list[Mention]:
+    """Return the newest mentions with their comments, each with its author and all members it mentions."""
+    mentions = own_mentions(grant).select_related("comment__author")
+    return list(mentions.prefetch_related(_people("comment__mentions", _cells(grant)))[:limit])
+
+
+def unread_mentions(grant: Grant) -> QuerySet[Mention]:
+    """Return the mentions that the user has not read. Those in comments of their own count as read."""
+    return Mention.objects.filter(cell__in=_cells(grant), user_id=grant.user_id or 0, read_at=None)
 
 
 def unread_count(grant: Grant) -> int:
-    return own_mentions(grant).filter(read_at=None)[:100].count() if grant.user_id is not None else 0
+    return unread_mentions(grant)[:100].count() if grant.user_id is not None else 0
+
+
+def _cells(grant: Grant) -> list[int]:
+    """Return all cells that a user may see. What is theirs, such as bookmarks, is with its sessions in many cells."""
+    return cells_of(*grant.projects(Right.SESSIONS))
 
 
 def own_bookmarks(grant: Grant) -> QuerySet[Bookmark]:
-    bookmarks = Bookmark.objects.filter(user_id=grant.user_id or 0, project_id__in=grant.projects(Right.SESSIONS))
-    return bookmarks.select_related("project").order_by("-created_at", "-pk")
+    """Return the bookmarks of a user, newest first, in the projects that they can still see."""
+    bookmarks = Bookmark.objects.filter(cell__in=_cells(grant), user_id=grant.user_id or 0)
+    return bookmarks.order_by("-created_at", "session_key", "compaction")
 
 
 def is_bookmarked(user_id: int | None, session: Session, compaction: int = 0) -> bool:
-    marks = Bookmark.objects.filter(user_id=user_id or 0, session_key=session.session_key, compaction=compaction)
-    return marks.exists()
+    return _bookmark(user_id or 0, session, compaction).exists()
 
 
 def set_bookmark(user_id: int, session: Session, compaction: int, *, is_on: bool) -> None:
     if is_on:
         Bookmark.objects.get_or_create(
-            user_id=user_id,
-            session_key=session.session_key,
-            compaction=compaction,
-            defaults={"project_id": session.project_id},
+            cell=session.cell, user_id=user_id, session_key=session.session_key, compaction=compaction
         )
     else:
-        Bookmark.objects.filter(user_id=user_id, session_key=session.session_key, compaction=compaction).delete()
+        _bookmark(user_id, session, compaction).delete()
+
+
+def _bookmark(user_id: int, session: Session, compaction: int) -> QuerySet[Bookmark]:
+    return Bookmark.objects.filter(pk=(session.cell, user_id, session.session_key, compaction))
 
 
 def sessions_of(keys: Iterable[UUID], project_ids: Iterable[int]) -> dict[UUID, Session]:
@@ -150,7 +181,9 @@ def sessions_of(keys: Iterable[UUID], project_ids: Iterable[int]) -> dict[UUID, 
     return {session.session_key: session for session in sessions}
 
 
-def delete_expired(sender: Any, session_keys: QuerySet[Session, Any], **_: Any) -> None:
-    """Receive the expiry of sessions: their comments and bookmarks go with them."""
-    Comment.objects.filter(session_key__in=session_keys).delete()
-    Bookmark.objects.filter(session_key__in=session_keys).delete()
+def delete_expired(sender: Any, cell: int, session_keys: QuerySet[Session, Any], **_: Any) -> None:
+    """Receive the expiry of sessions of a cell: their comments and bookmarks go with them."""
+    expired = {"cell": cell, "session_key__in": session_keys}
+    Mention.objects.filter(cell=cell, comment_id__in=Comment.objects.filter(**expired).values("id")).delete()
+    Comment.objects.filter(**expired).delete()
+    Bookmark.objects.filter(**expired).delete()

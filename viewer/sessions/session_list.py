@@ -16,6 +16,7 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from ingest.cells import cells_of
 from ingest.models import IS_LOSSY, IS_NEAR_LIMIT, Session, Trace, trace_key
 from ingest.storage.figures.table import FIGURES, STORED
 from viewer.models import Bookmark
@@ -97,7 +98,9 @@ class SessionFilter:
         if self.state in STATES:
             sessions = sessions.filter(STATES[self.state])
         elif self.state == "bookmarked":
-            marks = Bookmark.objects.filter(user_id=self.user_id or 0, session_key=OuterRef("session_key"))
+            marks = Bookmark.objects.filter(
+                cell__in=cells_of(project_id), user_id=self.user_id or 0, session_key=OuterRef("session_key")
+            )
             sessions = sessions.filter(Exists(marks))
         if self.range:
             since = timezone.now() - RANGES[self.range]

@@ -92,11 +92,11 @@ def test_an_edit_notifies_new_people_only(ours: Project, session: Session) -> No
     comment(bob, "hello @ana")
     client_for(ana).post("/mentions/read/")
     row = Comment.objects.get()
-    client_for(bob).post(f"/comments/{row.pk}/edit/", {"text": "hello @ana and @bob"})
+    client_for(bob).post(f"/comments/{row.id}/edit/", {"text": "hello @ana and @bob"})
     row.refresh_from_db()
     assert row.edited_at is not None
     assert client_for(ana).get("/api/mentions/").json()["unread"] == 0
-    client_for(bob).post(f"/comments/{row.pk}/edit/", {"text": "never mind"})
+    client_for(bob).post(f"/comments/{row.id}/edit/", {"text": "never mind"})
     assert not Mention.objects.exists()
 
 
@@ -106,7 +106,7 @@ def test_comments_belong_to_their_author_and_project(ours: Project, session: Ses
     author, member = create_user("operator", ours), create_user("developer", ours)
     stranger = create_user("admin", create_project("theirs"))
     comment(author, "PRIVATE note")
-    pk = Comment.objects.get().pk
+    pk = Comment.objects.get().id
     assert "PRIVATE note" in client_for(member).get("/sessions/s/comments/").content.decode()
     for client, status in ((client_for(member), 403), (client_for(stranger), 404)):
         assert client.post(f"/comments/{pk}/edit/", {"text": "x"}).status_code == status
@@ -227,8 +227,8 @@ def test_comments_and_bookmarks_expire_with_their_session(ours: Project) -> None
         client_for(user).post("/sessions/s/bookmark/", {"is_on": "1"})
         Session.objects.filter(pk=session.pk).update(day=day)
     expire()
-    assert [row.project for row in Comment.objects.all()] == [theirs]
-    assert [row.project for row in Bookmark.objects.all()] == [theirs]
+    assert [row.project_id for row in Comment.objects.all()] == [theirs.pk]
+    assert [row.project_id for row in Bookmark.objects.all()] == [theirs.pk]
 
 
 @db
@@ -236,3 +236,35 @@ def test_a_redirect_stays_on_this_server(ours: Project, session: Session) -> Non
     client = client_for(create_user("operator", ours))
     response = client.post("/sessions/s/comments/", {"text": "x", "next": "https://evil.example/"})
     assert response["Location"].startswith("/sessions/")
+
+
+@db
+def test_the_same_session_of_two_projects_has_its_own_comments(ours: Project, session: Session) -> None:
+    """A member of both reads all mentions and bookmarks, and a member of one project nothing of the other."""
+    theirs = create_project("theirs")
+    twin = create_session(theirs, session_id="s")
+    both, eve = create_user("operator", ours, theirs, name="both"), create_user("operator", theirs, name="eve")
+    ana = create_user("operator", ours, name="ana")
+    for target, author, text in ((session, ana, "Planted-Ours @both"), (twin, eve, "Planted-Theirs @both")):
+        queries.add_comment(queries.Target(target), author, text)
+        queries.set_bookmark(both.pk, target, 0, is_on=True)
+    for user, own, foreign in ((ana, "Planted-Ours", "Planted-Theirs"), (eve, "Planted-Theirs", "Planted-Ours")):
+        client = client_for(user)
+        seen = client.get("/sessions/s/comments/").content.decode() + str(
+            client.get("/api/sessions/s/comments/").json()
+        )
+        assert own in seen and foreign not in seen
+        assert foreign not in str(client.get("/api/mentions/").json())
+    client = client_for(both)
+    mentions = client.get("/api/mentions/").json()
+    assert (mentions["unread"], [row["project"] for row in mentions["results"]]) == (2, ["theirs", "ours"])
+    assert {row["project"] for row in client.get("/api/bookmarks/").json()["results"]} == {"ours", "theirs"}
+    page = client.get("/bookmarks/", {"in": "ours"}).content.decode()
+    assert page.count('data-testid="bookmark-row"') == 1
+    assert client.get("/mentions/").content.decode().count('data-testid="mention-row"') == 2
+    client.post("/mentions/read/")
+    assert client.get("/api/mentions/").json()["unread"] == 0
+    ana.delete()
+    assert [comment.author for comment in Comment.objects.order_by("id")] == [None, eve]
+    both.delete()
+    assert not Mention.objects.exists() and not Bookmark.objects.exists()
