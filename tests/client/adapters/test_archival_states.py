@@ -189,7 +189,7 @@ def test_a_later_failure_is_an_error_on_the_session(tmp_path: Path, capsys: pyte
     waiting = AriadneStorage(f"http://127.0.0.1:{port}", "key", spool_dir=tmp_path)
     waiting._pipeline.queue.close(1)
     lines = json.dumps({"session": "globex", "step": 1, "sha256": "0" * 64, "sender": "earlier"}).encode()
-    from compact.delivery.spool import Record
+    from compact.delivery.segments import Record
 
     waiting._pipeline._spool.append(Record(lines + b"\nbody", 1))
     waiting.close(0.1)

@@ -227,7 +227,15 @@ def test_events_are_kept_if_the_address_is_wrong(
         exporter.emit(event(1))
         assert exporter.flush(20)
         assert len(receiver.requests) == 6
-        assert exporter.stats() == {"sent": 1, "rejected": 0, "dropped": 0, "failures": 5, "queued": 0, "spooled": 0}
+        assert exporter.stats() == {
+            "sent": 1,
+            "rejected": 0,
+            "dropped": 0,
+            "damaged": 0,
+            "failures": 5,
+            "queued": 0,
+            "spooled": 0,
+        }
         errors = capsys.readouterr().err
         assert errors.count("no Ariadne server answers at this address") == 1
         assert f"Cannot send to {receiver.url}/ingest (HTTP {status}" in errors
@@ -261,7 +269,7 @@ def test_events_survive_an_unreachable_server(
     assert log.count("[Ariadne]") == 2
     assert "reachable again" in log
     assert "TOPKEY" not in log
-    assert not [path for path in tmp_path.rglob("*.spool") if path.stat().st_size]
+    assert not [path for path in tmp_path.rglob("*.spool2") if path.stat().st_size]
 
 
 @pytest.mark.req("S-ARI-1")
@@ -274,7 +282,15 @@ def test_retry_after_is_honored(make: Make) -> None:
         assert exporter.flush(5)
         assert time.monotonic() - started >= 0.3
         assert len(receiver.requests) == 3
-        assert exporter.stats() == {"sent": 1, "rejected": 0, "dropped": 0, "failures": 2, "queued": 0, "spooled": 0}
+        assert exporter.stats() == {
+            "sent": 1,
+            "rejected": 0,
+            "dropped": 0,
+            "damaged": 0,
+            "failures": 2,
+            "queued": 0,
+            "spooled": 0,
+        }
 
 
 @pytest.mark.req("S-ARI-1")
@@ -330,7 +346,7 @@ def test_only_the_servers_own_answer_lets_go_of_events(
         eventually(lambda: exporter.stats()["failures"] > 1)
         assert not exporter.flush(0.05)
         assert exporter.stats() | {"failures": 0} == {
-            **{"sent": 0, "rejected": 0, "dropped": 0, "failures": 0},
+            **{"sent": 0, "rejected": 0, "dropped": 0, "damaged": 0, "failures": 0},
             **{"queued": 0, "spooled": 3},
         }
         receiver.answers = [Answer()]
@@ -371,7 +387,7 @@ def test_drops_from_a_full_queue_are_reported(make: Make, capsys: pytest.Capture
         assert exporter.stats()["dropped"] == 90
         receiver.released.set()
         assert exporter.flush()
-        reports = eventually(lambda: [e for e in receiver.events if e.get("event") == "compact.warning"])
+        reports = eventually(lambda: [e for e in receiver.events if e.get("kind") == "compact.warning"])
     assert reports[0]["properties"]["count"] == 90
     assert reports[0]["properties"]["code"] == "events_dropped"
     assert reports[0]["session_id"] == "session-1"
@@ -386,11 +402,11 @@ def test_spool_size_is_capped_and_drops_are_reported(make: Make, port: int, tmp_
         exporter.emit(event(number, payload={"noise": os.urandom(800).hex()}))
         eventually(lambda: not exporter.stats()["queued"])
     eventually(lambda: exporter.stats()["dropped"])
-    assert sum(path.stat().st_size for path in tmp_path.rglob("*.spool")) <= 50_000
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.spool2")) <= 50_000
     with Receiver(port=port) as receiver:
         assert exporter.flush(10)
-        kept = [e["span_id"] for e in receiver.events if "span_id" in e]
-        dropped = sum(e["properties"]["count"] for e in receiver.events if e.get("event") == "compact.warning")
+        kept = [e["span_id"] for e in receiver.events if e["kind"] != "compact.warning"]
+        dropped = sum(e["properties"]["count"] for e in receiver.events if e.get("kind") == "compact.warning")
     assert kept[-1] == f"{59:016x}"
     assert len(kept) + dropped == 60
 

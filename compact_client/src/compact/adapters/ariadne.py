@@ -25,9 +25,10 @@ from urllib.parse import urlencode
 
 from compact.adapters.transcript import Transcript
 from compact.delivery.counts import Counts
+from compact.delivery.drops import DropReport
 from compact.delivery.endpoint import Endpoint
 from compact.delivery.pipeline import Pipeline
-from compact.delivery.spool import Record
+from compact.delivery.segments import Record
 from compact.exceptions import CompactError
 from compact.messages import Message
 from compact.protocols import ArchiveResult
@@ -172,6 +173,8 @@ class TranscriptEncoder:
 
     content_type = "application/x-ndjson"
     noun = "transcript"
+    last_session_id: str | None = None
+    merge_limit = 1
 
     def __init__(self, on_result: Callable[[ArchiveResult, str | None], None]) -> None:
         self._on_result = on_result
@@ -179,6 +182,13 @@ class TranscriptEncoder:
     def encode(self, items: list[Any]) -> list[Record]:
         """Return nothing: transcripts are spooled before they get here."""
         return []
+
+    def merge(self, records: list[Record]) -> tuple[int, Record]:
+        """Return the first record: transcripts are uploaded one by one."""
+        return 1, records[0]
+
+    def report_drops(self, report: DropReport) -> None:
+        """Return nothing: a transcript that does not fit is an error of its compaction."""
 
     def request(self, record: Record) -> tuple[str, bytes]:
         """Return the query and the body of a record's request."""

@@ -2,7 +2,8 @@
 
 `put` is all that an event costs the agent. It appends to the queue, wakes the worker once per batch, and never blocks
 or raises. When the queue is full, the event is dropped and the caller counts it. After a fork, the child starts with
-an empty queue and its own worker.
+an empty queue and its own worker. In a process that may end without exit handlers, `put` hands the event to the sink at
+once if that keeps it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import weakref
 from collections import deque
 from typing import Any
 
+from compact.delivery.process_exit import may_skip_exit_handlers, on_child_start
+
 Event = dict[str, Any]
 
 
@@ -21,6 +24,14 @@ class Sink:
 
     A sink that finishes its work in `accept` needs no other method.
     """
+
+    idle_s: float | None = None
+    """Seconds until `step` is called again while there is nothing to do. None waits for the next event."""
+
+    @property
+    def is_durable(self) -> bool:
+        """True if what `accept` takes survives the process, and any thread may call it."""
+        return False
 
     def accept(self, events: list[Event]) -> None:
         """Take ownership of a batch of events."""
@@ -51,6 +62,7 @@ class Batcher:
     _thread: threading.Thread | None
     _is_idle: bool
     _is_closing: bool
+    _is_direct: bool
 
     def __init__(self, sink: Sink, *, max_queue: int, max_batch: int, interval_s: float, name: str) -> None:
         self._sink = sink
@@ -68,6 +80,10 @@ class Batcher:
         length = len(queue)
         if length >= self._max_queue:
             return False
+        if self._is_direct:
+            self._sink.accept([event])
+            self.wake()
+            return True
         queue.append(event)
         # Wake the worker once per batch: setting an Event costs more than the rest of this method.
         if self._is_idle:
@@ -143,7 +159,8 @@ class Batcher:
 
     def _wait(self, delay: float | None) -> None:
         """Wait for an event or the delay, and after an event for a batch of them, unless someone waits for it."""
-        if self._wake.wait(delay) and not self._is_closing and not self._waiters:
+        timeout_s = self._sink.idle_s if delay is None else delay
+        if self._wake.wait(timeout_s) and not self._is_closing and not self._waiters:
             self._full.wait(self._interval_s)
 
     def _drain(self, limit: int) -> list[Event]:
@@ -162,6 +179,10 @@ class Batcher:
         self._thread = None
         self._is_idle = True
         self._is_closing = False
+        self._choose_way()
+
+    def _choose_way(self) -> None:
+        self._is_direct = self._sink.is_durable and may_skip_exit_handlers()
 
 
 _batchers: weakref.WeakSet[Batcher] = weakref.WeakSet()
@@ -175,6 +196,13 @@ def _after_fork() -> None:
         batcher._is_closing = was_closing
         batcher._sink.after_fork()
 
+
+def _on_child_start() -> None:
+    for batcher in list(_batchers):
+        batcher._choose_way()
+
+
+on_child_start(_on_child_start)
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

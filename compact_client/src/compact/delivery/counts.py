@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
 class Counts:
-    """Items sent, rejected and dropped, and failed attempts, since this process started."""
+    """Items sent, rejected, dropped and damaged, and failed attempts, since this process started."""
 
     sent: int = 0
     rejected: int = 0
-    dropped: int = 0
     failures: int = 0
-    reported_drops: int = 0
+    dropped: int = 0
+    """Items that did not fit into the queue or the spool."""
+    damaged: int = 0
+    """Items in spool files that could not be read."""
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    @property
-    def unreported_drops(self) -> int:
-        return self.dropped - self.reported_drops
-
-    def take_drops(self) -> int:
-        """Return the number of drops since the last call."""
-        drops = self.unreported_drops
-        self.reported_drops += drops
-        return drops
+    def drop(self, count: int) -> None:
+        """Count dropped items, on any thread."""
+        with self._lock:
+            self.dropped += count
 
     def reset(self) -> None:
         """Set every counter to 0, as a forked child must."""
-        self.sent = self.rejected = self.dropped = self.failures = self.reported_drops = 0
+        self._lock = threading.Lock()
+        self.sent = self.rejected = self.failures = self.dropped = self.damaged = 0

@@ -5,15 +5,17 @@ Each stage only knows the next one. Items enter through `queue.put` or, already 
 
 from __future__ import annotations
 
-import atexit
 import os
 from typing import Any
 
 from compact.delivery.batcher import Batcher, Sink
 from compact.delivery.counts import Counts
+from compact.delivery.drops import Drops
 from compact.delivery.endpoint import Endpoint, spool_directory
+from compact.delivery.process_exit import add_exit_handler, remove_exit_handler
+from compact.delivery.segments import Record
 from compact.delivery.sender import Encoder, Sender
-from compact.delivery.spool import Record, Spool
+from compact.delivery.spool import ADOPTION_INTERVAL_S, Spool
 from compact.delivery.stderr import log_problem
 
 
@@ -38,18 +40,24 @@ class Pipeline:
     ) -> None:
         self.counts = counts
         self._endpoint = endpoint
+        self._encoder = encoder
         self._noun = encoder.noun
         self._exit_timeout_s = exit_timeout_s
         self._is_closed = False
-        self._spool = Spool(spool_directory(spool_dir, endpoint.url), max_bytes=spool_bytes, counts=counts)
-        self._sender = Sender(endpoint, encoder, self._spool, counts, timeout_s=timeout_s, max_backoff_s=max_backoff_s)
-        self._worker = _Worker(encoder, self._spool, self._sender, counts)
+        self._has_said_closed = False
+        directory = spool_directory(spool_dir, endpoint.url)
+        self._drops = Drops(directory, counts, noun=encoder.noun)
+        self._spool = Spool(directory, max_bytes=spool_bytes, counts=counts, drops=self._drops)
+        self._sender = Sender(
+            endpoint, encoder, self._spool, counts, self._drops, timeout_s=timeout_s, max_backoff_s=max_backoff_s
+        )
+        self._worker = _Worker(encoder, self._spool, self._sender, counts, self._drops)
         self.queue = Batcher(
             self._worker, max_queue=max_queue, max_batch=max_batch, interval_s=interval_s, name=thread_name
         )
         # Start now, not with the first item, so that the records of a dead process are sent immediately.
         self.queue.start()
-        atexit.register(self.close)
+        add_exit_handler(self.close)
 
     def store(self, record: Record) -> bool:
         """Write an encoded record to the spool and to the disk on the caller's thread, and have it sent soon.
@@ -74,7 +82,8 @@ class Pipeline:
         return self._spool.pending
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until the server has stored everything. Return False on timeout."""
+        """Wait until the server has stored everything, also of processes that have died. Return False on timeout."""
+        self._spool.adopt_soon()
         return self.queue.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
@@ -83,43 +92,59 @@ class Pipeline:
             return
         self._is_closed = True
         # Otherwise the list of exit handlers would keep each closed pipeline in memory.
-        atexit.unregister(self.close)
+        remove_exit_handler(self.close)
+        self._spool.adopt_soon()
         unsent = self.queue.close(self._exit_timeout_s if timeout_s is None else timeout_s)
-        if unsent or self.counts.unreported_drops:
+        if unsent:
             self._worker.accept(unsent)
-        pending = self._spool.close()
-        if not pending:
-            return
-        subject = f"{pending} {self._noun}{'s' if pending > 1 else ''}"
-        if not self._spool.is_durable:
-            log_problem(
-                "Ariadne", f"{subject} could not be sent to {self._endpoint.display_url} and are lost (no spool)."
-            )
-        elif not self._sender.is_failing:
-            log_problem(
-                "Ariadne", f"{subject} could not be sent to {self._endpoint.display_url} in time and stay on disk."
-            )
+        on_disk, in_memory = self._spool.close()
+        self._drops.log()
+        if in_memory:
+            self._say_unsent(in_memory, "and are lost." if self._spool.has_directory else "and are lost (no spool).")
+            self.counts.drop(in_memory)
+        if on_disk and not self._sender.is_failing:
+            self._say_unsent(on_disk, "in time and stay on disk.")
+        self._drops.close()
+
+    def drop(self, session_id: str | None) -> None:
+        """Count an item that the queue did not take. Its session is the one that a report of it is shown in."""
+        self.counts.drop(1)
+        self._encoder.last_session_id = session_id or self._encoder.last_session_id
+        if self._is_closed and not self._has_said_closed:
+            self._has_said_closed = True
+            log_problem("Ariadne", f"An {self._noun} came after the exporter was closed. It is dropped, as later ones.")
+
+    def _say_unsent(self, count: int, result: str) -> None:
+        subject = f"{count} {self._noun}{'s' if count > 1 else ''}"
+        log_problem("Ariadne", f"{subject} could not be sent to {self._endpoint.display_url} {result}")
 
 
 class _Worker(Sink):
     """The worker thread's side of a pipeline."""
 
-    def __init__(self, encoder: Encoder, spool: Spool, sender: Sender, counts: Counts) -> None:
+    idle_s = ADOPTION_INTERVAL_S
+
+    def __init__(self, encoder: Encoder, spool: Spool, sender: Sender, counts: Counts, drops: Drops) -> None:
         self._encoder = encoder
         self._spool = spool
         self._sender = sender
         self._counts = counts
+        self._drops = drops
+
+    @property
+    def is_durable(self) -> bool:
+        return self._spool.has_directory
 
     def accept(self, items: list[dict[str, Any]]) -> None:
         for record in self._encoder.encode(items):
             self._spool.append(record)
 
     def step(self) -> float | None:
+        self._drops.session_id = self._encoder.last_session_id
+        self._drops.save()
         delay = self._sender.step()
-        # Report drops even if no further item arrives.
-        if delay is None and self._counts.unreported_drops:
-            self.accept([])
-            return 0.0
+        if delay is None:
+            self._drops.log()
         return delay
 
     def stop(self) -> None:
@@ -127,5 +152,6 @@ class _Worker(Sink):
 
     def after_fork(self) -> None:
         self._counts.reset()
+        self._drops.reset()
         self._spool.reset()
         self._sender.reset()

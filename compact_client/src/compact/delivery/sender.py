@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from compact.delivery.backoff import Backoff, parse_retry_after
 from compact.delivery.counts import Counts
+from compact.delivery.drops import DropReport, Drops
 from compact.delivery.endpoint import Endpoint
-from compact.delivery.spool import Record, Spool
+from compact.delivery.segments import Record
+from compact.delivery.spool import Spool
 from compact.delivery.stderr import log_problem
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 _REPEAT_WARNING_S = 60.0
 _MISCONFIGURED_RETRY_S = 30.0
+# While other records wait, drops are reported this often.
+_REPORT_INTERVAL_S = 10.0
 # Ariadne's own answers after which a record is sent again. The last are those of an unexpected address.
 _BUSY, _WRONG_KEY, _WRONG_ADDRESS = (408, 425, 429), (401, 403), (404, 405, 410)
 _RETRIED = {*_BUSY, *_WRONG_KEY, *_WRONG_ADDRESS}
@@ -35,8 +39,19 @@ class Encoder(Protocol):
     noun: str
     """Name of one item in log lines, such as "event"."""
 
+    last_session_id: str | None
+    """The session of the last item, in which a report of drops is shown."""
+    merge_limit: int
+    """The number of items up to which small records are sent together."""
+
     def encode(self, items: list[Any]) -> Iterable[Record]:
-        """Return the items as records, with a report of the drops since the last call if the format has one."""
+        """Return the items as records."""
+
+    def merge(self, records: list[Record]) -> tuple[int, Record]:
+        """Return how many of the first records fit into one request, and one record with all their items."""
+
+    def report_drops(self, report: DropReport) -> Record | None:
+        """Return a record that reports dropped items, or None if the format has none."""
 
     def request(self, record: Record) -> tuple[str, bytes]:
         """Return the query string and the gzip-compressed body of a record's request."""
@@ -75,6 +90,7 @@ class Sender:
         encoder: Encoder,
         spool: Spool,
         counts: Counts,
+        drops: Drops,
         *,
         timeout_s: float,
         max_backoff_s: float,
@@ -86,6 +102,7 @@ class Sender:
         self._encoder = encoder
         self._spool = spool
         self._counts = counts
+        self._drops = drops
         self._timeout_s = timeout_s
         self._backoff = Backoff(max_backoff_s)
         self.reset()
@@ -94,6 +111,8 @@ class Sender:
         """Drop the connection and the retry state, as a forked child must."""
         self._client: httpx.Client | None = None
         self._warned_at: float | None = None
+        self._reported_at = 0.0
+        self._max_items = self._encoder.merge_limit
         self._backoff.reset()
 
     @property
@@ -106,22 +125,25 @@ class Sender:
 
         Return the seconds until the next step is due, 0 to continue immediately, or None if the spool is empty.
         """
-        record = self._spool.peek()
-        if record is None:
+        batch = self._spool.peek(self._max_items)
+        report = None if batch and not self._is_report_due else self._report()
+        if report is None and not batch:
             return None
         if delay := self._backoff.remaining_s:
             return delay
-        answer = self._try_post(record)
+        if report is not None:
+            answer = self._try_post(report[1])
+        else:
+            batch, record = self._merge(batch)
+            answer = self._try_post(record)
         if answer is None:
             # Never 0, which means "continue immediately": a closing worker stops here instead of retrying.
             return max(0.001, self._backoff.remaining_s)
-        self._settle(record, *answer)
-        if self.is_failing:
-            pending = self._spool.pending
-            suffix = f" Sending {pending} pending {self._encoder.noun}s." if pending else ""
-            log_problem("Ariadne", f"{self._endpoint.display_url} is reachable again.{suffix}")
-        self._warned_at = None
-        self._backoff.reset()
+        if report is not None:
+            self._settle_report(*report, answer[0])
+        else:
+            self._settle(batch, record, *answer)
+        self._recover()
         return 0.0
 
     def stop(self) -> None:
@@ -129,13 +151,43 @@ class Sender:
         if self._client is not None:
             self._client.close()
 
-    def _settle(self, record: Record, response: Response, parts: list[Record]) -> None:
-        """Replace a record by its parts, or remove it and count its items."""
+    def _recover(self) -> None:
+        """Forget failed attempts after an answer."""
+        if self.is_failing:
+            pending = self._spool.pending
+            suffix = f" Sending {pending} pending {self._encoder.noun}s." if pending else ""
+            log_problem("Ariadne", f"{self._endpoint.display_url} is reachable again.{suffix}")
+        self._warned_at = None
+        self._backoff.reset()
+
+    def _merge(self, batch: list[Record]) -> tuple[list[Record], Record]:
+        """Return the records to send now, and one record with all their items."""
+        count, record = (1, batch[0]) if len(batch) == 1 else self._encoder.merge(batch)
+        return batch[:count], record
+
+    @property
+    def _is_report_due(self) -> bool:
+        return time.monotonic() - self._reported_at >= _REPORT_INTERVAL_S
+
+    def _report(self) -> tuple[DropReport, Record] | None:
+        """Return a report of drops that the server does not know of yet."""
+        report = self._drops.next_report()
+        record = self._encoder.report_drops(report) if report is not None else None
+        return (report, record) if report is not None and record is not None else None
+
+    def _settle_report(self, report: DropReport, record: Record, response: Response) -> None:
+        self._reported_at = time.monotonic()
+        self._drops.confirm(report)
+        if response.status >= 300 or rejected_items(response.body):
+            log_problem("Ariadne", f"The server rejected the report of {report.count:,} dropped {self._encoder.noun}s.")
+
+    def _settle(self, batch: list[Record], record: Record, response: Response, parts: list[Record]) -> None:
+        """Replace the records of a request by its parts, or remove them and count their items."""
         # Before the record is removed: a process that dies in between sends the items twice instead of never.
         for part in parts:
             self._spool.append(part)
         # If the spool was closed during the request, the next process sends the record again.
-        if not self._spool.remove(record) or parts:
+        if not self._spool.remove(batch) or parts:
             return
         rejected = rejected_items(response.body)
         subject = self._encoder.describe(record)
@@ -166,6 +218,9 @@ class Sender:
     def _parts(self, record: Record, response: Response) -> list[Record]:
         """Return the records to send instead of one that is too large or conflicts with another."""
         if response.status == 413:
+            if record.count > 1:
+                # Otherwise the halves would be merged again.
+                self._max_items = min(self._max_items, record.count // 2)
             return self._encoder.split(record)
         if response.status == 409:
             return self._encoder.resolve_conflict(record, response.body)

@@ -49,7 +49,6 @@ class AriadneExporter:
         if not 0 < timeout_s <= MAX_TIMEOUT_S:
             raise ConfigError("exporter.timeout_s", f"must be more than 0 and at most {MAX_TIMEOUT_S}")
         self._counts = Counts()
-        self._encoder = EventEncoder(self._counts, max_bytes=max_body_bytes, max_events=max_batch)
         self._pipeline: Pipeline | None = None
         self._queue: Batcher | _NoQueue = _NoQueue()
         self.url = ""
@@ -62,7 +61,7 @@ class AriadneExporter:
         self.url = endpoint.url
         self._pipeline = Pipeline(
             endpoint,
-            self._encoder,
+            EventEncoder(max_bytes=max_body_bytes, max_events=max_batch),
             self._counts,
             thread_name="compact-ariadne",
             spool_dir=spool_dir,
@@ -80,7 +79,13 @@ class AriadneExporter:
     def emit(self, event: dict[str, Any]) -> None:
         """Queue the event. The caller must not change it afterwards."""
         if not self._queue.put(event):
-            self._encoder.count_drop(event)
+            self._drop(event)
+
+    def _drop(self, event: dict[str, Any]) -> None:
+        if self._pipeline is None:
+            self._counts.drop(1)
+        else:
+            self._pipeline.drop(event.get("session_id"))
 
     def flush(self, timeout_s: float = 2.0) -> bool:
         """Wait until the server has stored everything emitted so far. Return False on timeout."""
@@ -92,11 +97,15 @@ class AriadneExporter:
             self._pipeline.close(timeout_s)
 
     def stats(self) -> dict[str, int]:
-        """Return the totals sent, rejected, dropped and failures, and the number of events queued and spooled now."""
+        """Return the totals since this process started, and the number of events queued and spooled now.
+
+        `dropped` did not fit into the queue or the spool. `damaged` were in spool files that cannot be read.
+        """
         return {
             "sent": self._counts.sent,
             "rejected": self._counts.rejected,
             "dropped": self._counts.dropped,
+            "damaged": self._counts.damaged,
             "failures": self._counts.failures,
             "queued": self._queue.queued,
             "spooled": self._pipeline.spooled if self._pipeline is not None else 0,

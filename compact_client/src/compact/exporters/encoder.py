@@ -6,12 +6,13 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from compact.delivery import fast_json
-from compact.delivery.counts import Counts
+from compact.delivery.drops import DropReport
+from compact.delivery.segments import Record
 from compact.delivery.sender import rejected_items
-from compact.delivery.spool import Record
 from compact.delivery.stderr import log_problem
 from compact.events import WarningEvent, flat_record, iso, utc_now
 
@@ -29,29 +30,45 @@ _MIN_TEXT_CHARS = 64
 
 
 class EventEncoder:
-    """Encodes batches of events, and reports dropped events as an event."""
+    """Encodes batches of events, and reports of dropped events."""
 
     content_type = "application/json"
     noun = "event"
 
-    def __init__(self, counts: Counts, *, max_bytes: int, max_events: int) -> None:
-        self._counts = counts
+    def __init__(self, *, max_bytes: int, max_events: int) -> None:
         self._max_bytes = max_bytes
-        self._max_events = max_events
-        self._last_session_id: str | None = None
-
-    def count_drop(self, event: Event) -> None:
-        """Count an event that did not fit into the queue. The next batch reports it."""
-        self._counts.dropped += 1
-        self._last_session_id = event.get("session_id") or self._last_session_id
+        self.merge_limit = max_events
+        self.last_session_id: str | None = None
 
     def encode(self, items: list[Event]) -> Iterator[Record]:
         """Pack events into records of at most `max_bytes` before compression. A larger event gets its own record."""
         if items:
-            self._last_session_id = items[-1].get("session_id") or self._last_session_id
-        if drops := self._counts.take_drops():
-            items = [*items, self._report_drops(drops)]
-        return pack_events(items, max_bytes=self._max_bytes, max_events=self._max_events)
+            self.last_session_id = items[-1].get("session_id") or self.last_session_id
+        return pack_events(items, max_bytes=self._max_bytes, max_events=self.merge_limit)
+
+    def merge(self, records: list[Record]) -> tuple[int, Record]:
+        """Return how many of the first records fit into one body, and a record with all their events."""
+        parts: list[bytes] = []
+        size = len(_HEAD) + len(_TAIL)
+        for record in records:
+            part = _inner(record)
+            if part is None or (parts and size + len(part) + 1 > self._max_bytes):
+                break
+            parts.append(part)
+            size += len(part) + 1
+        if len(parts) < 2:
+            return 1, records[0]
+        count = sum(record.count for record in records[: len(parts)])
+        return len(parts), replace(_pack(parts), count=count)
+
+    def report_drops(self, report: DropReport) -> Record:
+        """Return a warning of the session that dropped events."""
+        message = f"{report.count:,} events were dropped because the queue or the spool was full"
+        warning = WarningEvent(severity="high", code="events_dropped", message=message, count=report.count)
+        now = iso(utc_now())
+        event = flat_record(report.session_id or "compact-exporter", warning, ts=now, status="error")
+        ids = {"trace_id": report.id * 2, "span_id": report.id, "started_at": now, "ended_at": now}
+        return _pack([_dumps(to_span({**event, **ids}))])
 
     def request(self, record: Record) -> tuple[str, bytes]:
         """Return the request of a record: no query, and the body unchanged."""
@@ -85,13 +102,6 @@ class EventEncoder:
     def describe(self, record: Record) -> str:
         """Return the number of events in the record."""
         return f"{record.count} event{'s' if record.count != 1 else ''}"
-
-    def _report_drops(self, count: int) -> Event:
-        message = f"{count} events were dropped because the queue or the spool was full"
-        log_problem("Ariadne", f"{message}.")
-        warning = WarningEvent(severity="high", code="events_dropped", message=message, count=count)
-        session_id = self._last_session_id or "compact-exporter"
-        return flat_record(session_id, warning, ts=iso(utc_now()), status="error")
 
 
 def pack_events(events: Iterable[Event], *, max_bytes: int, max_events: int) -> Iterator[Record]:
@@ -163,6 +173,15 @@ def to_span(event: Event) -> Event:
     if event.get("payload") is not None:
         span["payload"] = event["payload"]
     return span
+
+
+def _inner(record: Record) -> bytes | None:
+    """Return the events of a record without the brackets around them, or None if another program has written it."""
+    try:
+        body = gzip.decompress(record.body)
+    except (OSError, EOFError, zlib.error):
+        return None
+    return body[len(_HEAD) : -len(_TAIL)] if body.startswith(_HEAD) and body.endswith(_TAIL) else None
 
 
 def _pack(parts: list[bytes]) -> Record:
