@@ -172,3 +172,60 @@ def test_a_message_without_a_long_text_is_summarized():
     shown = users(manager.preflight("s", session_with(content)))
     assert shown == users(session_with())[1:]
     assert manager.plan("s").user_limits == {}
+
+
+def test_a_process_that_gets_the_truncated_task_leaves_it_as_it_is():
+    """The host passes the returned prompt back, and the next process knows from the plan what was truncated."""
+    plans, artifacts = MemoryCompactionStore(), MemoryArtifactStore()
+    first = bridge(plan_store=plans, artifact_store=artifacts).preflight("s", session_with())
+    recorder = Recorder()
+    other = bridge(recorder, plan_store=plans, artifact_store=artifacts)
+    assert other.preflight("s", [*first, *tool_pair(90)])[: len(first)] == first
+    assert recorder.of("compact.truncated") == []
+
+
+def blocks(kind):
+    return lambda text: [{"type": kind, "text": text}]
+
+
+@pytest.mark.parametrize(
+    ("write", "read"),
+    [
+        (lambda text: text, lambda content: content),
+        (blocks("text"), lambda content: content[0]["text"]),
+        (blocks("input_text"), lambda content: content[0]["text"]),
+    ],
+    ids=["text", "blocks of chat and Anthropic", "parts of Responses"],
+)
+def test_each_format_is_truncated(write, read):
+    history = [{"role": "user", "content": write(TASK)}]
+    for number in range(30):
+        answer = {"role": "assistant", "content": f"Step {number} is done. " + "Some words. " * 40}
+        history += [answer, {"role": "user", "content": write(f"Go on with part {number}.")}]
+    prompt = bridge().preflight("s", history)
+    task = prompt[0]
+    assert MARKER.search(read(task["content"]))
+    assert type(task["content"]) is type(history[0]["content"])
+    assert task["role"] == "user"
+    assert history[0]["content"] == write(TASK)
+
+
+def test_messages_of_langchain_and_of_this_library_are_truncated():
+    from compact import Message
+    from langchain_core.messages import AIMessage, HumanMessage
+
+    answers = [f"Step {number} is done. " + "Some words. " * 40 for number in range(30)]
+    for user, assistant in ((HumanMessage, AIMessage), (lambda text: Message("user", text), None)):
+        write = assistant or (lambda text: Message("assistant", text))
+        history = [user(TASK)]
+        for answer in answers:
+            history += [write(answer), user("Go on.")]
+        task = bridge().preflight("s", history)[0]
+        assert type(task) is type(history[0])
+        assert MARKER.search(task.content)
+
+
+def test_a_protected_task_is_whole():
+    manager = bridge()
+    assert users(manager.preflight("s", session_with(), protected=[0]))[0] == TASK
+    assert manager.plan("s").user_limits == {}
