@@ -14,11 +14,14 @@ from typing import Any
 
 from django.conf import settings
 
+from ariadne.runtime import half_close
 from ingest import metrics
 
 # Slower senders only keep a connection open.
 MIN_BYTES_PER_S = 64 * 1024
 _CHECK_INTERVAL_S = 0.5
+# The rest of a body that is too large is read and dropped for this long, up to this size.
+_DISCARD_S, _MAX_DISCARDED_BYTES = 30.0, 1024 * 1024 * 1024
 # Twisted writes bodies of 100 kB or more to a temporary file, and batches of spans are often larger. All bodies that
 # are still arriving share the second limit.
 _MAX_BYTES_IN_MEMORY, _MAX_TOTAL_BYTES_IN_MEMORY = 1024 * 1024, 64 * 1024 * 1024
@@ -37,6 +40,7 @@ def install(endpoints: Collection[str]) -> None:
 
     protocol.WebRequest = _guarded_request_class(protocol.WebRequest, reactor, endpoints)
     _limit_idle_time(protocol.http.HTTPChannel)
+    half_close.install(protocol.http._GenericHTTPChannelProtocol, endpoints)
     # Twisted formats an access log line for each request, although the log is not used.
     protocol.HTTPFactory.log = lambda factory, request: None
 
@@ -60,7 +64,7 @@ def _guarded_request_class(base: Any, reactor: Any, endpoints: Collection[str]) 
     def check_deadlines() -> None:
         now = time.monotonic()
         for request in [request for request in arriving.values() if request.deadline < now]:
-            request.reject(408, "Request Timeout", "too_slow", "The request did not arrive in time.")
+            request.end()
         if arriving:
             reactor.callLater(_CHECK_INTERVAL_S, check_deadlines)
 
@@ -82,9 +86,12 @@ def _guarded_request_class(base: Any, reactor: Any, endpoints: Collection[str]) 
         def gotLength(self, length: int | None) -> None:  # noqa: N802 - Twisted's name
             if length is not None and length > settings.INGEST_MAX_BODY_BYTES:
                 super().gotLength(0)
+                waits = self.requestHeaders.hasHeader(b"Expect")
                 # Otherwise Twisted would answer "100 Continue" and ask for the body.
                 self.requestHeaders.removeHeader(b"Expect")
                 self._reject_as_too_large()
+                if waits or length > _MAX_DISCARDED_BYTES:
+                    self.end()
                 return
             self.deadline += (length or 0) / MIN_BYTES_PER_S
             if length is not None and self._fits_in_memory(length):
@@ -98,17 +105,21 @@ def _guarded_request_class(base: Any, reactor: Any, endpoints: Collection[str]) 
             return length <= _MAX_BYTES_IN_MEMORY and total <= _MAX_TOTAL_BYTES_IN_MEMORY
 
         def handleContentChunk(self, data: bytes) -> None:  # noqa: N802 - Twisted's name
-            if self._is_rejected:
-                return
             self._received_bytes += len(data)
-            if self._received_bytes > settings.INGEST_MAX_BODY_BYTES:
+            if self._is_rejected:
+                if self._received_bytes > _MAX_DISCARDED_BYTES:
+                    self.end()
+            elif self._received_bytes > settings.INGEST_MAX_BODY_BYTES:
                 self._reject_as_too_large()
             else:
                 super().handleContentChunk(data)
 
         def process(self) -> Any:
+            if self._is_rejected:
+                self.end()
+                return None
             arriving.pop(id(self), None)
-            return None if self._is_rejected else super().process()
+            return super().process()
 
         def connectionLost(self, reason: Any) -> None:  # noqa: N802 - Twisted's name
             arriving.pop(id(self), None)
@@ -116,18 +127,26 @@ def _guarded_request_class(base: Any, reactor: Any, endpoints: Collection[str]) 
 
         def _reject_as_too_large(self) -> None:
             limit = settings.INGEST_MAX_BODY_BYTES
-            self.reject(413, "Content Too Large", "too_large", f"The body is too large. The limit is {limit:,} bytes.")
+            self._reject(413, "Content Too Large", "too_large", f"The body is too large. The limit is {limit:,} bytes.")
+            # Many clients read no answer before they have sent everything, and lose it if the connection closes.
+            self.deadline = time.monotonic() + _DISCARD_S
+            self.content = BytesIO()
 
-        def reject(self, status: int, reason: str, code: str, message: str) -> None:
-            """Send an error in the JSON shape of the ingest endpoints and close the connection."""
+        def end(self) -> None:
+            """Close the connection, with an error if none was sent."""
             arriving.pop(id(self), None)
+            if not self._is_rejected:
+                self._reject(408, "Request Timeout", "too_slow", "The request did not arrive in time.")
+            if self.channel is not None:
+                self.channel.loseConnection()
+
+        def _reject(self, status: int, reason: str, code: str, message: str) -> None:
+            """Send an error in the JSON shape of the ingest endpoints."""
             self._is_rejected = True
             metrics.requests.labels(self._endpoint(), status).inc()
             body = f'{{"success":false,"code":"{code}","error":"{message}"}}'
             head = f"HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-            transport = self.channel.transport
-            transport.write(f"{head}Connection: close\r\n\r\n{body}".encode())
-            transport.loseConnection()
+            self.channel.transport.write(f"{head}Connection: close\r\n\r\n{body}".encode())
 
         def _endpoint(self) -> str:
             # Twisted sets a request's own path only after all of it arrived.
