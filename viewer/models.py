@@ -159,11 +159,12 @@ class AlertCursor(models.Model):
         return f"{self.project_id} at {self.seq}"
 
 
-class Alert(models.Model):
-    """A rule that fired, or a test of it."""
+class Alert(InCell):
+    """A rule that fired, or a test of it. `viewer.alerts.rules.delete` deletes it with its rule."""
 
-    rule = models.ForeignKey(AlertRule, on_delete=models.CASCADE, related_name="alerts")
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    pk = models.CompositePrimaryKey("cell", "id")
+    id = models.BigIntegerField(db_default=_next_id("viewer_alert_id_seq"), editable=False)
+    rule = models.ForeignKey(AlertRule, on_delete=models.DO_NOTHING, related_name="+", db_constraint=False)
     fired_at = models.DateTimeField(default=timezone.now)
     is_test = models.BooleanField(default=False)
     title = models.TextField()
@@ -171,13 +172,13 @@ class Alert(models.Model):
     sessions = models.JSONField(default=list)  # keys and ids of the sessions that matched, worst first
 
     class Meta:
-        indexes = [models.Index(fields=["project", "-fired_at"], name="alert_newest")]
+        indexes = [models.Index(fields=["cell", "-fired_at"], name="alert_newest")]
 
     def __str__(self) -> str:
         return self.title
 
 
-class AlertDelivery(models.Model):
+class AlertDelivery(InCell):
     """One message of an alert to one recipient, with its attempts."""
 
     class Channel(models.TextChoices):
@@ -189,7 +190,16 @@ class AlertDelivery(models.Model):
         SENT = "sent"
         FAILED = "failed"
 
-    alert = models.ForeignKey(Alert, on_delete=models.CASCADE, related_name="deliveries")
+    pk = models.CompositePrimaryKey("cell", "id")
+    id = models.BigIntegerField(db_default=_next_id("viewer_alertdelivery_id_seq"), editable=False)
+    alert_id = models.BigIntegerField()
+    alert = models.ForeignObject(
+        Alert,
+        on_delete=models.CASCADE,
+        from_fields=("cell", "alert_id"),
+        to_fields=("cell", "id"),
+        related_name="deliveries",
+    )
     channel = models.TextField(choices=Channel.choices)
     recipient = models.TextField()  # the host of a webhook, or an e-mail address
     state = models.TextField(choices=State.choices, default=State.PENDING)
@@ -200,7 +210,8 @@ class AlertDelivery(models.Model):
 
     class Meta:
         indexes = [
-            models.Index(fields=["next_attempt_at"], condition=models.Q(state="pending"), name="delivery_pending")
+            models.Index(fields=["cell", "alert_id"], name="delivery_alert"),
+            models.Index(fields=["next_attempt_at"], condition=models.Q(state="pending"), name="delivery_pending"),
         ]
 
     def __str__(self) -> str:

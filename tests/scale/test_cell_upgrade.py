@@ -20,7 +20,7 @@ from ingest.archive.hash_chain import Link, canonical, format_time
 from ingest.cells import cells_of
 from ingest.models import ChainLink, Content, Message, Transcript, session_key
 from ingest.storage import messages
-from viewer.models import Bookmark, Comment, Mention
+from viewer.models import Alert, AlertDelivery, Bookmark, Comment, Mention
 
 BEFORE = {"ingest": "0020_packed_data", "viewer": "0007_drop_compaction_parts"}
 OURS, THEIRS = 1, 2
@@ -80,6 +80,21 @@ def fill_comments(client: psycopg.Connection[Any], project_id: int) -> None:
         insert(client, "viewer_bookmark", **target, user_id=project_id, compaction=compaction)
 
 
+def fill_alerts(client: psycopg.Connection[Any], project_id: int) -> None:
+    """Store a rule that fired, with a delivery that is due."""
+    rule: dict[str, Any] = {"name": f"rule {project_id}", "kind": "fallback", "threshold": 1, "window_minutes": 60}
+    rule |= {"cooldown_minutes": 60, "suppressed_count": 0, "emails": "[]", "matches": "[]", "is_enabled": True}
+    texts = ("session_filter", "model_filter", "webhook_url", "webhook_host", "webhook_secret", "problem")
+    rule |= dict.fromkeys(texts, "") | {"includes_content": False, "created_at": AT, "project_id": project_id}
+    insert(client, "viewer_alertrule", **rule)
+    alert = {"is_test": False, "title": TEXTS[project_id][1], "figures": {}, "sessions": "[]", "fired_at": AT}
+    ((rule_id,),) = client.execute("SELECT max(id) FROM viewer_alertrule").fetchall()
+    insert(client, "viewer_alert", **alert, rule_id=rule_id, project_id=project_id)
+    ((alert_id,),) = client.execute("SELECT max(id) FROM viewer_alert").fetchall()
+    sent = {"channel": "email", "recipient": f"user-{project_id}@example.com", "state": "pending", "result": ""}
+    insert(client, "viewer_alertdelivery", **sent, alert_id=alert_id, attempts=1, next_attempt_at=AT)
+
+
 @pytest.fixture(scope="module")
 def upgraded(postgres: Any, django_db_blocker: Any) -> Iterator[None]:
     """A database that was filled in the state before cells, and migrated since."""
@@ -94,6 +109,7 @@ def upgraded(postgres: Any, django_db_blocker: Any) -> Iterator[None]:
                 )  # fmt: skip
                 fill_archive(client, project_id)
                 fill_comments(client, project_id)
+                fill_alerts(client, project_id)
         call_command("migrate", verbosity=0)
         yield
     with psycopg.connect(postgres.dsn("postgres"), autocommit=True) as client:
@@ -139,4 +155,18 @@ def test_comments_keep_their_ids_and_people(project_id: int) -> None:
     assert sorted(mark.compaction for mark in marks) == [0, 3]
     added = Comment.objects.create(cell=cell, session_key=comment.session_key, text="new")
     assert added.id > 4
+    added.delete()
+
+
+@pytest.mark.usefixtures("upgraded")
+@pytest.mark.parametrize("project_id", [OURS, THEIRS])
+def test_alerts_keep_their_rules_and_deliveries(project_id: int) -> None:
+    """With their ids. A new alert does not get the id of an old one."""
+    (cell,) = cells_of(project_id)
+    (alert,) = Alert.objects.filter(cell=cell).select_related("rule")
+    assert (alert.id, alert.title, alert.rule.project_id) == (project_id, TEXTS[project_id][1], project_id)
+    (delivery,) = AlertDelivery.objects.filter(cell=cell).select_related("alert")
+    assert (delivery.alert, delivery.recipient) == (alert, f"user-{project_id}@example.com")
+    added = Alert.objects.create(cell=cell, rule=alert.rule, title="new")
+    assert added.id > THEIRS
     added.delete()

@@ -116,9 +116,9 @@ class AlertList(ReadView):
         limit = max(1, number_of(request, "limit", PAGE_SIZE, most=_MAX_PAGE))
         alerts = visible_alerts(access.request_grant(request).projects(self.right))
         if before := number_of(request, "before", 0):
-            alerts = alerts.filter(pk__lt=before)
+            alerts = alerts.filter(id__lt=before)
         page = list(alerts[: limit + 1])
-        cursor = page[limit - 1].pk if len(page) > limit else None
+        cursor = page[limit - 1].id if len(page) > limit else None
         return Response({"results": list(map(_alert_json, page[:limit])), "next": next_url(request, "before", cursor)})
 
 
@@ -220,10 +220,10 @@ def _form_values(values: dict[str, Any]) -> dict[str, Any]:
 
 def _alert_json(alert: Alert) -> dict[str, Any]:
     return {
-        "id": alert.pk,
+        "id": alert.id,
         "rule": alert.rule.name,
         "kind": alert.rule.kind,
-        "project": alert.project.slug,
+        "project": alert.rule.project.slug,
         "title": alert.title,
         "fired_at": alert.fired_at,
         "is_test": alert.is_test,

@@ -14,10 +14,12 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.core.mail import EmailMessage
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
+from ingest.cells import cells_of
 from viewer.alerts import encryption, messages, webhooks
-from viewer.models import AlertDelivery
+from viewer.models import AlertDelivery, AlertRule
 
 State = AlertDelivery.State
 _CLAIM = timedelta(minutes=2)
@@ -35,7 +37,7 @@ class EmailNotConfigured(Exception):
 def deliver_due(*, now: datetime | None = None) -> int:
     """Send deliveries that are due. Return how many were tried."""
     now = now or timezone.now()
-    claimed = _claim(now)
+    claimed = [delivery for cell, ids in _find_due(now).items() for delivery in _claim(cell, ids, now)]
     for delivery in claimed:
         _try(delivery, now)
     return len(claimed)
@@ -47,19 +49,33 @@ def deliver_now(deliveries: list[AlertDelivery]) -> None:
         _try(delivery, timezone.now(), is_last=True)
 
 
-def _claim(now: datetime) -> list[AlertDelivery]:
+def _find_due(now: datetime) -> dict[int, list[int]]:
+    """Return the ids of the deliveries that have waited longest, by cell. Each project with a rule may have some."""
+    cells = cells_of(*AlertRule.objects.values_list("project_id", flat=True).distinct())
+    due = AlertDelivery.objects.filter(cell__in=cells, state=State.PENDING, next_attempt_at__lte=now)
+    ids: dict[int, list[int]] = {}
+    for cell, pk in due.order_by("next_attempt_at").values_list("cell", "id")[:_MAX_CLAIMED]:
+        ids.setdefault(cell, []).append(pk)
+    return ids
+
+
+def _claim(cell: int, ids: list[int], now: datetime) -> list[AlertDelivery]:
+    """Claim deliveries of one cell, without those that another process has claimed."""
     with transaction.atomic():
-        due = AlertDelivery.objects.filter(state=State.PENDING, next_attempt_at__lte=now)
+        due = AlertDelivery.objects.filter(cell=cell, id__in=ids, state=State.PENDING, next_attempt_at__lte=now)
         claimed = list(
-            due.select_for_update(skip_locked=True, of=("self",))
-            .select_related("alert__rule__created_by", "alert__project")
-            .order_by("next_attempt_at")[:_MAX_CLAIMED]
+            with_alerts(due, cell).select_for_update(skip_locked=True, of=("self",)).order_by("next_attempt_at")
         )
         for delivery in claimed:
             delivery.attempts += 1
             delivery.next_attempt_at = now + _CLAIM
-        AlertDelivery.objects.bulk_update(claimed, ["attempts", "next_attempt_at"])
+            delivery.save(update_fields=["attempts", "next_attempt_at"])
     return claimed
+
+
+def with_alerts(deliveries: QuerySet[AlertDelivery], cell: int) -> QuerySet[AlertDelivery]:
+    """Read the alerts of deliveries of a cell, with all that their texts need."""
+    return deliveries.filter(alert__cell=cell).select_related("alert__rule__created_by", "alert__rule__project")
 
 
 def _try(delivery: AlertDelivery, now: datetime, *, is_last: bool = False) -> None:
@@ -94,7 +110,7 @@ def _send(delivery: AlertDelivery) -> str:
     if not settings.EMAIL_HOST:
         raise EmailNotConfigured("E-mail isn't configured on this server. Set ARIADNE_EMAIL_HOST.")
     subject, text = messages.email_text(alert)
-    headers = {"X-Ariadne-Alert": str(alert.pk), "Auto-Submitted": "auto-generated"}
+    headers = {"X-Ariadne-Alert": str(alert.id), "Auto-Submitted": "auto-generated"}
     EmailMessage(subject, text, to=[delivery.recipient], headers=headers).send()
     return "Accepted by the mail server"
 

@@ -18,6 +18,7 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import Max
 from django.utils import timezone
 
+from ingest.cells import cells_of
 from ingest.models import IngestKey, Session
 from ingest.storage.payloads import DATA, decode_data
 from viewer.accounts.access import Right, user_grant
@@ -99,20 +100,21 @@ def fire(rule: AlertRule, decision: Decision, now: datetime, *, is_test: bool = 
         "suppressed": 0 if is_test else rule.suppressed_count,
     }
     alert = Alert.objects.create(
+        cell=cells_of(rule.project_id)[0],
         rule=rule,
-        project_id=rule.project_id,
         fired_at=now,
         is_test=is_test,
         title=alert_title(rule, figures, is_test=is_test),
         figures=figures,
         sessions=decision.sessions,
     )
-    deliveries = [AlertDelivery(alert=alert, channel="email", recipient=email) for email in rule.emails]
+    recipients = [("email", email) for email in rule.emails]
     if rule.webhook_url:
-        deliveries.append(AlertDelivery(alert=alert, channel="webhook", recipient=rule.webhook_host))
-    for delivery in deliveries:
-        delivery.next_attempt_at = now
-    AlertDelivery.objects.bulk_create(deliveries)
+        recipients.append(("webhook", rule.webhook_host))
+    AlertDelivery.objects.bulk_create(
+        AlertDelivery(cell=alert.cell, alert_id=alert.id, channel=channel, recipient=recipient, next_attempt_at=now)
+        for channel, recipient in recipients
+    )
     return alert
 
 

@@ -68,14 +68,14 @@ def describe_condition(rule: AlertRule) -> str:
 
 def webhook_body(alert: Alert) -> dict[str, Any]:
     """Return the JSON of a webhook: `text` for Slack and compatible chats, and the same as fields."""
-    rule, project = alert.rule, alert.project
+    rule, project = alert.rule, alert.rule.project
     sessions = [
         {"id": entry["id"], "url": _session_address(entry), "value": entry["value"], "count": entry["count"]}
         for entry in alert.sessions
     ]
     body: dict[str, Any] = {
         "text": _slack_text(alert, project, sessions),
-        "id": alert.pk,
+        "id": alert.id,
         "kind": rule.kind,
         "rule": rule.name,
         "project": project.slug,
@@ -92,7 +92,7 @@ def webhook_body(alert: Alert) -> dict[str, Any]:
 
 def email_text(alert: Alert) -> tuple[str, str]:
     """Return the subject and the plain text of an e-mail."""
-    rule, project = alert.rule, alert.project
+    rule, project = alert.rule, alert.rule.project
     lines = [alert.title, "", f"Project: {project.name}", f"Rule: {rule.name} ({describe_condition(rule)})"]
     if alert.figures.get("suppressed"):
         lines.append(f"{format_count(alert.figures['suppressed'], 'match')} during the cool-down before.")
@@ -124,7 +124,7 @@ def lost_facts(alert: Alert) -> list[str]:
         project_id=alert.project_id,
         target=session.session_id,
         session=session.session_id,
-        alert=alert.pk,
+        alert=alert.id,
     )
     return texts[:_MAX_FACTS]
 
@@ -132,7 +132,7 @@ def lost_facts(alert: Alert) -> list[str]:
 def _may_include_content(alert: Alert) -> bool:
     """Return True if the owner chose to include content and may see it now, in a project that demands no reason."""
     rule, owner = alert.rule, alert.rule.created_by
-    if not rule.includes_content or rule.kind != Kind.FACTS_LOST or alert.project.requires_view_reason:
+    if not rule.includes_content or rule.kind != Kind.FACTS_LOST or rule.project.requires_view_reason:
         return False
     return owner is not None and user_grant(owner).may(Right.PAYLOAD, alert.project_id)
 

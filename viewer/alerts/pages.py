@@ -8,11 +8,12 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 from django.utils import timezone
 
+from ingest.cells import cells_of
 from ingest.models import Project
 from viewer.accounts import access
 from viewer.accounts.access import Right
@@ -79,8 +80,9 @@ def rule_test(request: HttpRequest, pk: int) -> HttpResponse:
         decision = Decision([], fires=True, figures={"count": 0, "worst": 0})
         alert = evaluation.fire(rule, decision, now, is_test=True)
         # Claimed, so that no schedule sends them too.
-        alert.deliveries.update(attempts=1, next_attempt_at=now + timedelta(minutes=5))
-    deliveries = list(alert.deliveries.select_related("alert__rule__created_by", "alert__project"))
+        sent = AlertDelivery.objects.filter(cell=alert.cell, alert_id=alert.id)
+        sent.update(attempts=1, next_attempt_at=now + timedelta(minutes=5))
+    deliveries = list(delivery.with_alerts(sent, alert.cell))
     delivery.deliver_now(deliveries)
     for entry in deliveries:
         if entry.state == AlertDelivery.State.SENT:
@@ -114,13 +116,14 @@ def rule_delete(request: HttpRequest, pk: int) -> HttpResponse:
 
 def recent_alerts(project_id: int, since: datetime) -> list[Alert]:
     """Return the newest alerts of a project since a time, for the home page. Tests are left out."""
-    alerts = Alert.objects.filter(project_id=project_id, fired_at__gte=since, is_test=False)
+    alerts = Alert.objects.filter(cell__in=cells_of(project_id), fired_at__gte=since, is_test=False)
     return list(alerts.select_related("rule").order_by("-fired_at")[:_HOME_ALERTS])
 
 
 def visible_alerts(project_ids: frozenset[int] | list[int]) -> QuerySet[Alert]:
-    newest = Alert.objects.filter(project_id__in=project_ids).order_by("-pk")
-    return newest.select_related("rule", "project").prefetch_related("deliveries")
+    cells = cells_of(*project_ids)
+    newest = Alert.objects.filter(cell__in=cells).order_by("-id").select_related("rule__project")
+    return newest.prefetch_related(Prefetch("deliveries", AlertDelivery.objects.filter(cell__in=cells).order_by("id")))
 
 
 def _render_list(request: HttpRequest, secret: dict[str, str] | None = None) -> HttpResponseBase:
@@ -136,12 +139,12 @@ def _list_context(request: HttpRequest, project: Project) -> dict[str, Any]:
     before = request.GET.get("before", "")
     alerts = visible_alerts([project.pk])
     if before.isascii() and before.isdigit() and len(before) < 18:
-        alerts = alerts.filter(pk__lt=int(before))
+        alerts = alerts.filter(id__lt=int(before))
     page = list(alerts[: PAGE_SIZE + 1])
     return {
         "rules": [(rule, describe_condition(rule), rules.may_change(grant, rule)) for rule in stored],
         "alerts": page[:PAGE_SIZE],
-        "next": page[PAGE_SIZE - 1].pk if len(page) > PAGE_SIZE else None,
+        "next": page[PAGE_SIZE - 1].id if len(page) > PAGE_SIZE else None,
         "may_create": grant.may(Right.KEYS, project.pk),
     }
 

@@ -7,6 +7,7 @@ from typing import Any
 from django.db import transaction
 from django.http import Http404, HttpRequest
 
+from ingest.cells import cells_of
 from ingest.models import Project
 from viewer.accounts import access
 from viewer.accounts.access import Grant, Right
@@ -15,7 +16,7 @@ from viewer.alerts import evaluation
 from viewer.alerts.rule_form import MAX_RULES, RuleForm
 from viewer.audit import log
 from viewer.audit.log import Action
-from viewer.models import AlertRule
+from viewer.models import Alert, AlertDelivery, AlertRule
 
 
 def may_change(grant: Grant, rule: AlertRule) -> bool:
@@ -73,8 +74,12 @@ def set_enabled(request: HttpRequest, rule: AlertRule, *, is_enabled: bool) -> N
 
 def delete(request: HttpRequest, rule: AlertRule) -> None:
     """Delete a rule with its history."""
-    record(request, rule, "deleted")
-    rule.delete()
+    cells = cells_of(rule.project_id)
+    with transaction.atomic():
+        record(request, rule, "deleted")
+        AlertDelivery.objects.filter(cell__in=cells, alert__cell__in=cells, alert__rule=rule).delete()
+        Alert.objects.filter(cell__in=cells, rule=rule).delete()
+        rule.delete()
 
 
 def start(rule: AlertRule) -> None:

@@ -7,57 +7,14 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-# The names of foreign keys, and of the indexes of their columns, differ between databases.
-DROP_FOREIGN_KEYS = """
-DO $$ DECLARE found record; BEGIN
-  FOR found IN SELECT conname AS name FROM pg_constraint WHERE conrelid = '{table}'::regclass AND contype = 'f' LOOP
-    EXECUTE format('ALTER TABLE {table} DROP CONSTRAINT %I', found.name);
-  END LOOP;
-END $$
-"""
-DROP_PROJECT_INDEX = """
-DO $$ DECLARE found record; BEGIN
-  FOR found IN SELECT indexrelid::regclass::text AS name FROM pg_index WHERE indrelid = '{table}'::regclass
-    AND indkey::text = (SELECT attnum::text FROM pg_attribute WHERE attrelid = indrelid AND attname = 'project_id') LOOP
-    EXECUTE format('DROP INDEX %s', found.name);
-  END LOOP;
-END $$
-"""
-# Each project has one cell.
-TO_CELL = """
-ALTER TABLE {table} DROP CONSTRAINT {table}_pkey, ALTER COLUMN project_id TYPE bigint USING project_id * 1024
-"""
+from viewer.migrations._to_cell import composite, drop_foreign_keys, drop_index, next_id, to_cell, to_sequence
+
 CELL_OF_MENTION = """
 UPDATE viewer_mention m SET cell = c.project_id * 1024 FROM viewer_comment c WHERE c.id = m.comment_id
 """
-COPY_SEQUENCE = """
-SELECT setval('{table}_ids', (SELECT last_value FROM {table}_id_seq), (SELECT is_called FROM {table}_id_seq))
-"""
-
-
-def to_cell(table):
-    return [
-        DROP_FOREIGN_KEYS.format(table=table),
-        DROP_PROJECT_INDEX.format(table=table),
-        TO_CELL.format(table=table),
-        f"ALTER TABLE {table} RENAME COLUMN project_id TO cell",
-    ]
-
-
-def to_sequence(table):
-    """Replace the identity of the id, which Citus cannot distribute, by a sequence. Ids of deleted rows stay used."""
-    return [
-        f"CREATE SEQUENCE {table}_ids",
-        COPY_SEQUENCE.format(table=table),
-        f"ALTER TABLE {table} ALTER COLUMN id DROP IDENTITY",
-        f"ALTER SEQUENCE {table}_ids RENAME TO {table}_id_seq",
-        f"ALTER SEQUENCE {table}_id_seq OWNED BY {table}.id",
-        f"ALTER TABLE {table} ALTER COLUMN id SET DEFAULT nextval('{table}_id_seq')",
-    ]
-
-
 FORWARD = [
-    DROP_FOREIGN_KEYS.format(table="viewer_mention"),
+    drop_foreign_keys("viewer_mention"),
+    drop_index("viewer_mention", "comment_id"),
     "ALTER TABLE viewer_mention ADD COLUMN cell bigint",
     CELL_OF_MENTION,
     "ALTER TABLE viewer_mention DROP CONSTRAINT viewer_mention_pkey, DROP CONSTRAINT one_mention, DROP COLUMN id",
@@ -75,10 +32,6 @@ FORWARD = [
     "DROP INDEX bookmark_session",
     "CREATE INDEX bookmark_session ON viewer_bookmark (cell, session_key)",
 ]
-
-
-def composite(*names):
-    return models.CompositePrimaryKey(*names, blank=True, editable=False, primary_key=True, serialize=False)
 
 
 def own_user(related_name, **options):
@@ -104,12 +57,7 @@ STATE = [
     migrations.AlterField(
         "comment",
         "id",
-        models.BigIntegerField(
-            db_default=models.Func(
-                models.Value("viewer_comment_id_seq"), function="nextval", output_field=models.BigIntegerField()
-            ),
-            editable=False,
-        ),
+        models.BigIntegerField(db_default=next_id("viewer_comment_id_seq"), editable=False),
     ),
     migrations.AddField("comment", "pk", composite("cell", "id")),
     migrations.AlterField("comment", "author", own_user("+", null=True, on_delete=SET_NULL)),

@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from people import client_for, create_project, create_session, create_user
 
+from ingest.cells import cells_of
 from ingest.models import Project
 from viewer.accounts import api_tokens
 from viewer.accounts.access import Right
@@ -125,7 +126,7 @@ def test_alerts_are_on_the_home_page_of_their_project(ours: Project) -> None:
         (theirs, "A secret of theirs", {}),
     ):
         rule = AlertRule.objects.create(project=project, name="Lost facts", kind="facts_lost", threshold=10)
-        Alert.objects.create(rule=rule, project=project, title=title, **more)
+        Alert.objects.create(cell=cells_of(project.pk)[0], rule=rule, title=title, **more)
     page = client_for(create_user("operator", ours)).get("/").content.decode()
     assert "A compaction lost 69 facts" in page
     assert f"/sessions/{session.session_key}/" in page
