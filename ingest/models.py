@@ -1,8 +1,8 @@
 """Tables of the write path: projects, keys, sessions, traces, spans, messages and transcripts.
 
-Spans are partitioned by the day on which their session was first seen, and Citus can distribute them by session: each
-unique key starts with the distribution column, no foreign keys refer to or from them, and ids are hashes or come from
-the client. Only `ingest.storage` and `ingest.archive` write to these tables.
+Each key of a growing table starts with its cell (`ingest.cells`), no foreign keys refer to or from them, and ids are
+hashes or come from the client, so Citus can distribute them. Spans are partitioned by the day on which their session
+was first seen. Only `ingest.storage` and `ingest.archive` write to these tables.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ingest.cells import cell_of, project_of
 
 
 def session_key(project_id: int, session_id: str) -> uuid.UUID:
-    """Return the key of a session, which is unique across projects and is the distribution column."""
+    """Return the key of a session, which is unique across projects."""
     return _key("session", project_id, session_id)
 
 
@@ -242,7 +242,7 @@ class Trend(HourlyFigures):
     pk = models.CompositePrimaryKey("cell", "hour", "model")
 
 
-class Trace(models.Model):
+class Trace(InCell):
     """A trace and the session it belongs to.
 
     `source` is the origin of the session. A trace's group takes precedence over a session that one of its spans names,
@@ -254,8 +254,8 @@ class Trace(models.Model):
         SPAN = 1
         GROUP = 2
 
-    trace_key = models.UUIDField(primary_key=True)
-    project_id = models.IntegerField()
+    pk = models.CompositePrimaryKey("cell", "trace_key")
+    trace_key = models.UUIDField()
     trace_id = models.TextField()
     session_key = models.UUIDField()
     source = models.SmallIntegerField(choices=Source.choices)
@@ -267,7 +267,7 @@ class Trace(models.Model):
     metadata = models.JSONField(default=dict)
 
     class Meta:
-        indexes = [models.Index(fields=["session_key"], name="trace_session")]
+        indexes = [models.Index(fields=["cell", "session_key"], name="trace_session")]
 
     def __str__(self) -> str:
         return self.trace_id
@@ -291,22 +291,22 @@ class Label(InCell):
         return f"{self.key} {self.value}"
 
 
-class Stray(models.Model):
-    """A span that names a session other than its trace's. Only traces without a group have strays."""
+class SpanSession(InCell):
+    """The session of a span that is not in the session of its trace. Traces with a group have no such spans."""
 
-    pk = models.CompositePrimaryKey("trace_key", "span_id")
+    pk = models.CompositePrimaryKey("cell", "trace_key", "span_id")
     trace_key = models.UUIDField()
     span_id = models.TextField()
     session_key = models.UUIDField()
 
     class Meta:
-        indexes = [models.Index(fields=["session_key"], name="stray_session")]
+        indexes = [models.Index(fields=["cell", "session_key"], name="spansession_session")]
 
     def __str__(self) -> str:
         return self.span_id
 
 
-class Span(models.Model):
+class Span(InCell):
     """A span. The table is partitioned by `session_day` and created by SQL in the first migration."""
 
     class Status(models.TextChoices):
@@ -314,12 +314,11 @@ class Span(models.Model):
         OK = "ok"
         ERROR = "error"
 
-    pk = models.CompositePrimaryKey("session_key", "session_day", "trace_id", "span_id")
+    pk = models.CompositePrimaryKey("cell", "session_key", "session_day", "trace_id", "span_id")
     session_key = models.UUIDField()
     session_day = models.DateField()
     trace_id = models.TextField()
     span_id = models.TextField()
-    project_id = models.IntegerField()
     seq = models.BigIntegerField()  # increases with each change, in commit order within a cell
     parent_id = models.TextField(null=True)  # noqa: DJ001 - NULL means no parent
     kind = models.TextField(default="")

@@ -62,11 +62,11 @@ def add_events(session: Session, events: Mapping[str, Event], *, seq: int = 2) -
     now = timezone.now()
     for number, (kind, (data, payload)) in enumerate(events.items()):
         Span.objects.create(
+            cell=session.cell,
             session_key=session.session_key,
             session_day=session.day,
             trace_id=f"t{seq}-{session.session_id}",
             span_id=f"c{number}",
-            project_id=session.project_id,
             seq=seq + number,
             kind=kind,
             name=kind,
@@ -92,19 +92,19 @@ def create_session(owner: Project, *, session_id: str = "s", text: str = "hello"
     with connection.cursor() as cursor:
         cursor.execute(partitions.create_statement(now.date()))
     Trace.objects.create(
+        cell=session.cell,
         trace_key=trace_key(owner.pk, f"t-{session_id}"),
-        project_id=owner.pk,
         trace_id=f"t-{session_id}",
         session_key=session.session_key,
         source=0,
         seq=1,
     )
     Span.objects.create(
+        cell=session.cell,
         session_key=session.session_key,
         session_day=session.day,
         trace_id=f"t-{session_id}",
         span_id="a",
-        project_id=owner.pk,
         seq=1,
         kind="generation",
         name="call",

@@ -46,28 +46,31 @@ _FIND_SPANS = f"""
 SELECT s.trace_id, s.span_id, s.parent_id, s.kind, s.name, s.status, s.started_at, s.ended_at, {DATA}, {PAYLOAD}
 FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
 JOIN ingest_span s ON (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)
+WHERE s.cell = %s
 """  # noqa: S608 - a constant
 _DELETE_SPANS = """
 DELETE FROM ingest_span s USING unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
-WHERE (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)
+WHERE (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d) AND s.cell = %s
 """
-_COUNT_SPANS = "SELECT count(*) FROM ingest_span WHERE session_key = %s AND session_day = %s AND trace_id = %s"
+_OF_TRACE = "cell = %s AND session_key = %s AND session_day = %s AND trace_id = %s"
+_COUNT_SPANS = f"SELECT count(*) FROM ingest_span WHERE {_OF_TRACE}"  # noqa: S608 - a constant
 # Citus cannot update the distribution column, so a move is a delete and an insert.
-_MOVE_SPANS = """
-WITH gone AS (DELETE FROM ingest_span WHERE session_key = %s AND session_day = %s AND trace_id = %s RETURNING *)
-INSERT INTO ingest_span (session_key, session_day, seq, project_id, trace_id, span_id, parent_id, kind, name, status,
+_MOVE_SPANS = f"""
+WITH gone AS (DELETE FROM ingest_span WHERE {_OF_TRACE} RETURNING *)
+INSERT INTO ingest_span (cell, session_key, session_day, seq, trace_id, span_id, parent_id, kind, name, status,
   started_at, ended_at, tokens, arguments_hash, data, packed_data, payload, packed_payload)
-SELECT %s, %s, %s::bigint + row_number() OVER (), project_id, trace_id, span_id, parent_id, kind, name, status,
+SELECT cell, %s, %s, %s::bigint + row_number() OVER (), trace_id, span_id, parent_id, kind, name, status,
   started_at, ended_at, tokens, arguments_hash, data, packed_data, payload, packed_payload
 FROM gone ON CONFLICT DO NOTHING
-"""
+"""  # noqa: S608 - a constant
 _REPORTS = f"""
 SELECT {SPAN_COLUMNS}, NULL FROM ingest_span
-WHERE session_key = %s AND session_day = %s AND trace_id = ANY(%s) AND kind = ANY(%s)
+WHERE cell = %s AND session_key = %s AND session_day = %s AND trace_id = ANY(%s) AND kind = ANY(%s)
 """  # noqa: S608 - constants
 _DELETE_EMPTY_SESSIONS = """
 DELETE FROM ingest_session WHERE session_key = ANY(%(keys)s) AND span_count = 0
-  AND session_key NOT IN (SELECT session_key FROM ingest_trace WHERE session_key = ANY(%(keys)s))
+  AND session_key NOT IN (
+    SELECT session_key FROM ingest_trace WHERE cell = %(cell)s AND session_key = ANY(%(keys)s))
   AND session_key NOT IN (
     SELECT session_key FROM ingest_transcript WHERE cell = %(cell)s AND session_key = ANY(%(keys)s))
 """
@@ -135,7 +138,7 @@ async def write(
     ((seq,),), trace_rows, session_rows, message_rows = await pipeline.fetch(
         # Each span has a number, and each session that changes without one.
         sequence.take(cell, 2 * len(records)),
-        session_assignment.find_traces(new_assignments),
+        session_assignment.find_traces(cell, new_assignments),
         _find_sessions(session_ids),
         (messages.FIND, (cell, list(message_texts))),
     )
@@ -144,20 +147,20 @@ async def write(
     sessions.add((row[1], row[8], row[9]) for row in trace_rows)
     sessions.add(session_rows)
     days = sessions.days
-    assignments, moves = await session_assignment.assign_traces(pipeline, new_assignments, trace_rows)
-    spans = await session_assignment.assign_spans(pipeline, project_id, groups, assignments, days)
+    assignments, moves = await session_assignment.assign_traces(pipeline, cell, new_assignments, trace_rows)
+    spans = await session_assignment.assign_spans(pipeline, cell, groups, assignments, days)
     moved_keys = {key for move in moves for key in (move.old_key, move.new_key)}
     session_keys = {*spans, *(assignment.session_key for assignment in assignments.values()), *moved_keys}
     new_sessions = await _find_new_sessions(pipeline, session_keys, session_ids, sessions)
     await _move_spans(pipeline, cell, moves, days)
     deltas: Deltas = {}
-    changed_spans = await _merge_stored_spans(pipeline, spans, days, deltas, maybe_stored, result)
-    last_seqs = await _copy_spans(pipeline, project_id, changed_spans, days, seq) if changed_spans else {}
-    await _correct_compactions(pipeline, result.shared_reports, days, deltas)
+    changed_spans = await _merge_stored_spans(pipeline, cell, spans, days, deltas, maybe_stored, result)
+    last_seqs = await _copy_spans(pipeline, cell, changed_spans, days, seq) if changed_spans else {}
+    await _correct_compactions(pipeline, cell, result.shared_reports, days, deltas)
     # Statements after COPY are sent together. One before it would have to be waited for.
     _store_messages(pipeline, result, message_texts, {bytes(digest) for (digest,) in message_rows})
     _create_sessions(pipeline, project_id, new_sessions, session_ids, days, seq)
-    changed_traces = session_assignment.store_traces(pipeline, project_id, assignments, seq)
+    changed_traces = session_assignment.store_traces(pipeline, cell, assignments, seq)
     for key, trace in changed_traces:
         deltas.setdefault(key, SessionDelta()).extend(trace.started_us, trace.ended_us)
     _add_labels(pipeline, cell, [(key, trace.metadata) for key, trace in changed_traces])
@@ -174,7 +177,7 @@ async def _move_spans(pipeline: Pipeline, cell: int, moves: Sequence[Move], days
     """Move the stored spans of traces to another session. Each gets a new number."""
     if not moves:
         return
-    old_keys = [(move.old_key, days[move.old_key], move.trace_id) for move in moves]
+    old_keys = [(cell, move.old_key, days[move.old_key], move.trace_id) for move in moves]
     counts = [count for ((count,),) in await pipeline.fetch(*((_COUNT_SPANS, key) for key in old_keys))]
     (((seq,),),) = await pipeline.fetch(sequence.take(cell, sum(counts)))
     for move, old_key, count in zip(moves, old_keys, counts, strict=True):
@@ -233,7 +236,7 @@ async def _find_new_sessions(
     pipeline: Pipeline, keys: set[uuid.UUID], session_ids: dict[uuid.UUID, str], sessions: KnownSessions
 ) -> list[uuid.UUID]:
     """Return the sessions to create, and add all `keys` to the known sessions. New ones get today's date."""
-    # Sessions that only the strays of a trace belong to.
+    # Sessions of spans that are not in the session of their trace.
     if other_keys := keys - sessions.days.keys() - session_ids.keys():
         sessions.add(*await pipeline.fetch(_find_sessions(other_keys)))
     missing_keys = keys - sessions.days.keys()
@@ -252,6 +255,7 @@ def _create_sessions(
 
 async def _merge_stored_spans(
     pipeline: Pipeline,
+    cell: int,
     session_spans: SessionSpans,
     days: Days,
     deltas: Deltas,
@@ -259,7 +263,7 @@ async def _merge_stored_spans(
     result: Committed,
 ) -> SessionSpans:
     """Merge spans with their stored versions, which are deleted. Return the spans to insert."""
-    stored = await _find_stored_spans(pipeline, session_spans, days, maybe_stored)
+    stored = await _find_stored_spans(pipeline, cell, session_spans, days, maybe_stored)
     to_insert: SessionSpans = {}
     replaced: SessionSpans = {}
     for key, spans in session_spans.items():
@@ -280,7 +284,7 @@ async def _merge_stored_spans(
                 result.opened += [(span.trace_id, span.span_id) for span in changed if span.is_running]
     if replaced:
         result.closed = [(span.trace_id, span.span_id) for spans in replaced.values() for span in spans]
-        pipeline.queue(_DELETE_SPANS, _key_arrays(replaced, days))
+        pipeline.queue(_DELETE_SPANS, (*_key_arrays(replaced, days), cell))
     return to_insert
 
 
@@ -299,7 +303,7 @@ def _merge_with_stored(spans: list[Span], stored: dict[SpanKey, Span]) -> tuple[
 
 
 async def _find_stored_spans(
-    pipeline: Pipeline, session_spans: SessionSpans, days: Days, maybe_stored: Container[SpanKey] | None
+    pipeline: Pipeline, cell: int, session_spans: SessionSpans, days: Days, maybe_stored: Container[SpanKey] | None
 ) -> dict[SpanKey, Span]:
     """Return the stored versions of spans that may already be in the table."""
     candidates = session_spans
@@ -310,7 +314,7 @@ async def _find_stored_spans(
                 candidates[key] = matches
     if not candidates:
         return {}
-    (rows,) = await pipeline.fetch((_FIND_SPANS, _key_arrays(candidates, days)))
+    (rows,) = await pipeline.fetch((_FIND_SPANS, (*_key_arrays(candidates, days), cell)))
     return {(span.trace_id, span.span_id): span for span in map(read_span, rows)}
 
 
@@ -322,7 +326,7 @@ def _key_arrays(session_spans: SessionSpans, days: Days) -> tuple[list[uuid.UUID
 
 
 async def _copy_spans(
-    pipeline: Pipeline, project_id: int, session_spans: SessionSpans, days: Days, seq: int
+    pipeline: Pipeline, cell: int, session_spans: SessionSpans, days: Days, seq: int
 ) -> dict[uuid.UUID, int]:
     """Insert spans, numbered from `seq` on. Return the last number of each session."""
     last_seqs: dict[uuid.UUID, int] = {}
@@ -331,7 +335,7 @@ async def _copy_spans(
         number = seq
         pieces = [copy_rows.HEADER]
         for key, spans in session_spans.items():
-            pieces += copy_rows.pack_rows(spans, session_key=key, day=days[key], project_id=project_id, seq=number)
+            pieces += copy_rows.pack_rows(spans, cell=cell, session_key=key, day=days[key], seq=number)
             number += len(spans)
             last_seqs[key] = number - 1
             # Send rows in chunks, so that Postgres inserts while the next ones are packed.
@@ -345,11 +349,12 @@ async def _copy_spans(
 
 
 async def _correct_compactions(
-    pipeline: Pipeline, sessions: dict[uuid.UUID, SharedReports], days: Days, deltas: Deltas
+    pipeline: Pipeline, cell: int, sessions: dict[uuid.UUID, SharedReports], days: Days, deltas: Deltas
 ) -> None:
     """Count each compaction once that older clients report in several events."""
     for key, reports in sessions.items():
-        (rows,) = await pipeline.fetch((_REPORTS, (key, days[key], list(reports.trace_ids), list(REPORTING_KINDS))))
+        values = (cell, key, days[key], list(reports.trace_ids), list(REPORTING_KINDS))
+        (rows,) = await pipeline.fetch((_REPORTS, values))
         correct(deltas[key], map(read_span, rows), reports.replaced, reports.changed)
 
 
@@ -457,7 +462,7 @@ async def _rebuild_aggregates(pipeline: Pipeline, cell: int, keys: set[uuid.UUID
         steps = rebuild_session(pipeline.queue, cell, key, days[key], first_seq + position)
         await run_in_pipeline(pipeline, steps)
     pipeline.queue(labels.DELETE, (cell, list(keys)))
-    (metadata,) = await pipeline.fetch((labels.READ_METADATA, (list(keys),)))
+    (metadata,) = await pipeline.fetch((labels.READ_METADATA, (cell, list(keys))))
     _add_labels(pipeline, cell, metadata)
     pipeline.queue(_DELETE_EMPTY_SESSIONS, {"cell": cell, "keys": sorted(keys)})
     return int(first_seq) + len(keys)

@@ -19,7 +19,10 @@ INSERT INTO ingest_label (cell, session_key, key, value)
 SELECT %s::bigint, * FROM unnest(%s::uuid[], %s::text[], %s::text[]) ON CONFLICT DO NOTHING
 """
 DELETE = "DELETE FROM ingest_label WHERE cell = %s AND session_key = ANY(%s)"
-READ_METADATA = "SELECT session_key, metadata::text FROM ingest_trace WHERE session_key = ANY(%s) AND metadata <> '{}'"
+READ_METADATA = """
+SELECT session_key, metadata::text FROM ingest_trace
+WHERE cell = %s AND session_key = ANY(%s) AND metadata <> '{}'
+"""
 _NONE = b"{}"
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 

@@ -19,18 +19,18 @@ from ingest.storage.payloads import DATA, PAYLOAD, UnreadablePayload, decode, de
 
 _BATCH = 500
 _READ = f"""
-SELECT session_key, trace_id, span_id, seq, kind, {DATA}, {PAYLOAD} FROM ingest_span
-WHERE session_day = %s AND (session_key, session_day, trace_id, span_id) > (%s, %s, %s, %s)
+SELECT cell, session_key, trace_id, span_id, seq, kind, {DATA}, {PAYLOAD} FROM ingest_span
+WHERE session_day = %s AND (cell, session_key, session_day, trace_id, span_id) > (%s, %s, %s, %s, %s)
   AND (data IS NOT NULL OR payload IS NOT NULL)
-ORDER BY session_key, session_day, trace_id, span_id LIMIT %s
+ORDER BY cell, session_key, session_day, trace_id, span_id LIMIT %s
 """  # noqa: S608 - a constant
 _WRITE = """
 UPDATE ingest_span s
 SET packed_data = k.data, packed_payload = k.payload, arguments_hash = k.hash, data = NULL, payload = NULL
-FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::bigint[], %s::bytea[], %s::bytea[], %s::bigint[])
-  k (a, c, d, seq, data, payload, hash)
-WHERE s.session_day = %s AND s.session_key = k.a AND s.trace_id = k.c AND s.span_id = k.d AND s.seq = k.seq
-  AND (s.data IS NOT NULL OR s.payload IS NOT NULL)
+FROM unnest(%s::bigint[], %s::uuid[], %s::text[], %s::text[], %s::bigint[], %s::bytea[], %s::bytea[],
+  %s::bigint[]) k (cell, a, c, d, seq, data, payload, hash)
+WHERE s.session_day = %s AND s.cell = k.cell AND s.session_key = k.a AND s.trace_id = k.c AND s.span_id = k.d
+  AND s.seq = k.seq AND (s.data IS NOT NULL OR s.payload IS NOT NULL)
 """
 
 
@@ -41,22 +41,22 @@ def convert() -> Iterator[int]:
 
 
 def _convert_day(day: date) -> Iterator[int]:
-    position = (UUID(int=0), "", "")
+    position = (0, UUID(int=0), "", "")
     while True:
         with connection.cursor() as cursor:
-            cursor.execute(_READ, [day, position[0], day, position[1], position[2], _BATCH])
+            cursor.execute(_READ, [day, *position[:2], day, *position[2:], _BATCH])
             rows = cursor.fetchall()
             if not rows:
                 return
             cursor.execute(_WRITE, [*map(list, zip(*map(_convert_row, rows), strict=True)), day])
             yield cursor.rowcount
-        position = rows[-1][:3]
+        position = rows[-1][:4]
 
 
-def _convert_row(row: tuple[Any, ...]) -> tuple[UUID, str, str, int, bytes | None, bytes | None, int | None]:
-    session_key, trace_id, span_id, seq, kind, data, payload = row
+def _convert_row(row: tuple[Any, ...]) -> tuple[int, UUID, str, str, int, bytes | None, bytes | None, int | None]:
+    cell, session_key, trace_id, span_id, seq, kind, data, payload = row
     hash_ = arguments_hash(kind, decode_data(data), decode(payload))
-    return session_key, trace_id, span_id, seq, _repack(data, pack_data), _repack(payload, pack), hash_
+    return cell, session_key, trace_id, span_id, seq, _repack(data, pack_data), _repack(payload, pack), hash_
 
 
 def _repack(stored: bytes | None, pack: Callable[[bytes], bytes]) -> bytes | None:

@@ -43,17 +43,17 @@ _OF_EXPIRED_SESSIONS = """
 session_key IN (SELECT session_key FROM ingest_session WHERE project_id = %(project)s AND day = %(day)s)
 """
 _DELETE_PARTS_OF_SESSIONS = [
-    f"DELETE FROM {rows} {_OF_EXPIRED_SESSIONS}"  # noqa: S608 - constants
-    for rows in (
-        "ingest_trace WHERE",
-        "ingest_stray WHERE",
-        "ingest_usage WHERE cell = %(cell)s AND",
-        "ingest_label WHERE cell = %(cell)s AND",
+    f"DELETE FROM {table} WHERE cell = %(cell)s AND {_OF_EXPIRED_SESSIONS}"  # noqa: S608 - constants
+    for table in (
+        "ingest_trace",
+        "ingest_spansession",
+        "ingest_usage",
+        "ingest_label",
     )
 ]
 _DELETE_ROWS_OF_DAY = [
     "DELETE FROM ingest_search WHERE project_id = %(project)s AND session_day = %(day)s",
-    "DELETE FROM ingest_span WHERE project_id = %(project)s AND session_day = %(day)s",
+    "DELETE FROM ingest_span WHERE cell = %(cell)s AND session_day = %(day)s",
 ]
 _DELETE_SESSIONS = "DELETE FROM ingest_session WHERE project_id = %(project)s AND day = %(day)s"
 

@@ -2,9 +2,10 @@
 
 A trace's group takes precedence over a session that one of its spans names, which takes precedence over the trace's own
 id. When a better source arrives, the spans of the trace move. In a trace without a group, each span belongs to the
-session that its first event names and stays there. Spans whose session differs from their trace's are listed as strays.
+session that its first event names and stays there. `ingest_spansession` has the spans whose session is not their
+trace's.
 
-Everything runs under the project's lock, so nothing changes between reading and writing.
+Everything runs under the lock of the cell, so nothing changes between reading and writing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from ingest.cells import project_of
 from ingest.decoding.records import Span, Trace
 from ingest.decoding.timestamps import to_datetime, to_microseconds
 from ingest.models import Trace as TraceRow
@@ -26,35 +28,38 @@ SpanGroups = dict[tuple[str, str | None], list[Span]]
 """Spans of a commit by their trace and the session they name."""
 SpanWithSession = tuple[Span, uuid.UUID]
 
-# Traces and sessions have different distribution columns (Citus), so this looks up traces first, then their sessions.
 _FIND_TRACES = """
-WITH t AS MATERIALIZED (SELECT * FROM ingest_trace WHERE trace_key = ANY(%s::uuid[]))
+WITH t AS MATERIALIZED (SELECT * FROM ingest_trace WHERE cell = %s AND trace_key = ANY(%s::uuid[]))
 SELECT t.trace_key, t.session_key, t.source, t.is_mixed, t.name, t.started_at, t.ended_at, t.metadata::text,
   s.day, s.trend_model
 FROM t JOIN ingest_session s ON s.session_key = t.session_key
 """
 _UPSERT_TRACES = """
-INSERT INTO ingest_trace (project_id, seq, trace_key, trace_id, session_key, source, is_mixed, name, started_at,
+INSERT INTO ingest_trace (cell, seq, trace_key, trace_id, session_key, source, is_mixed, name, started_at,
   ended_at, metadata)
-SELECT %s, %s, k, id, s, source, is_mixed, name, started_at, ended_at, metadata FROM unnest(%s::uuid[], %s::text[],
-  %s::uuid[], %s::smallint[], %s::boolean[], %s::text[], %s::timestamptz[], %s::timestamptz[], %s::jsonb[])
-  t (k, id, s, source, is_mixed, name, started_at, ended_at, metadata)
-ON CONFLICT (trace_key) DO UPDATE SET session_key = EXCLUDED.session_key, source = EXCLUDED.source,
+SELECT %s::bigint, %s::bigint, k, id, s, source, is_mixed, name, started_at, ended_at, metadata
+FROM unnest(%s::uuid[], %s::text[], %s::uuid[], %s::smallint[], %s::boolean[], %s::text[], %s::timestamptz[],
+  %s::timestamptz[], %s::jsonb[]) t (k, id, s, source, is_mixed, name, started_at, ended_at, metadata)
+ON CONFLICT (cell, trace_key) DO UPDATE SET session_key = EXCLUDED.session_key, source = EXCLUDED.source,
   is_mixed = EXCLUDED.is_mixed, seq = EXCLUDED.seq, name = EXCLUDED.name, started_at = EXCLUDED.started_at,
   ended_at = EXCLUDED.ended_at, metadata = EXCLUDED.metadata
 """
 
-_FIND_STRAYS = (
-    "SELECT trace_key, span_id, session_key FROM ingest_stray WHERE trace_key = ANY(%s) AND span_id = ANY(%s)"
-)
-_INSERT_STRAYS = """
-INSERT INTO ingest_stray (trace_key, span_id, session_key)
-SELECT * FROM unnest(%s::uuid[], %s::text[], %s::uuid[]) ON CONFLICT DO NOTHING
+_FIND_SPAN_SESSIONS = """
+SELECT trace_key, span_id, session_key FROM ingest_spansession
+WHERE cell = %s AND trace_key = ANY(%s) AND span_id = ANY(%s)
 """
-_DELETE_STRAYS = "DELETE FROM ingest_stray WHERE trace_key = ANY(%s) RETURNING trace_key, session_key"
+_INSERT_SPAN_SESSIONS = """
+INSERT INTO ingest_spansession (cell, trace_key, span_id, session_key)
+SELECT %s::bigint, * FROM unnest(%s::uuid[], %s::text[], %s::uuid[]) ON CONFLICT DO NOTHING
+"""
+_DELETE_SPAN_SESSIONS = """
+DELETE FROM ingest_spansession WHERE cell = %s AND trace_key = ANY(%s) RETURNING trace_key, session_key
+"""
 _FIND_SPANS = """
 SELECT s.trace_id, s.span_id FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
 JOIN ingest_span s ON (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)
+WHERE s.cell = %s
 """
 
 
@@ -96,13 +101,16 @@ def new_assignments(project_id: int, groups: SpanGroups, traces: dict[str, Trace
     return assignments
 
 
-def find_traces(assignments: dict[str, Assignment]) -> Query:
+def find_traces(cell: int, assignments: dict[str, Assignment]) -> Query:
     """Return the query for the stored rows of traces."""
-    return _FIND_TRACES, (encode_array(assignment.trace_key for assignment in assignments.values()),)
+    return _FIND_TRACES, (
+        cell,
+        encode_array(assignment.trace_key for assignment in assignments.values()),
+    )
 
 
 async def assign_traces(
-    pipeline: Pipeline, new: dict[str, Assignment], rows: Rows
+    pipeline: Pipeline, cell: int, new: dict[str, Assignment], rows: Rows
 ) -> tuple[dict[str, Assignment], list[Move]]:
     """Assign each trace to a session, given the stored rows of traces.
 
@@ -119,14 +127,14 @@ async def assign_traces(
         assignments[trace_id] = merged = _merge_assignment(row, assignment, trace_id)
         if merged.session_key != row[1]:
             moves.append(Move(trace_id, row[1], merged.session_key))
-    moves += await _move_strays(pipeline, assignments, stored_rows)
+    moves += await _gather_spans(pipeline, cell, assignments, stored_rows)
     return assignments, moves
 
 
-async def _move_strays(
-    pipeline: Pipeline, assignments: dict[str, Assignment], stored_rows: dict[uuid.UUID, tuple[Any, ...]]
+async def _gather_spans(
+    pipeline: Pipeline, cell: int, assignments: dict[str, Assignment], stored_rows: dict[uuid.UUID, tuple[Any, ...]]
 ) -> list[Move]:
-    """Return the moves of strays whose trace now has a group, and delete these strays."""
+    """Return the moves of spans that are in other sessions although their trace has a group now."""
     newly_grouped = {
         assignment.trace_key: trace_id
         for trace_id, assignment in assignments.items()
@@ -136,7 +144,7 @@ async def _move_strays(
     }
     if not newly_grouped:
         return []
-    (rows,) = await pipeline.fetch((_DELETE_STRAYS, (list(newly_grouped),)))
+    (rows,) = await pipeline.fetch((_DELETE_SPAN_SESSIONS, (cell, list(newly_grouped))))
     old_sessions = {(newly_grouped[key], session) for key, session in rows}
     return [
         Move(trace_id, session, assignments[trace_id].session_key)
@@ -187,7 +195,7 @@ def _merge_assignment(row: tuple[Any, ...], new: Assignment, trace_id: str) -> A
 
 async def assign_spans(
     pipeline: Pipeline,
-    project_id: int,
+    cell: int,
     groups: SpanGroups,
     assignments: dict[str, Assignment],
     days: dict[uuid.UUID, date],
@@ -196,6 +204,7 @@ async def assign_spans(
 
     A span belongs to its trace's group, otherwise to the session where it is stored, otherwise to the one it names.
     """
+    project_id = project_of(cell)
     by_session: dict[uuid.UUID, list[Span]] = {}
     mixed: list[SpanWithSession] = []
     for (trace_id, session_id), spans in groups.items():
@@ -210,40 +219,43 @@ async def assign_spans(
         else:
             by_session.setdefault(key, []).extend(spans)
     if mixed:
-        for span, key in await _assign_mixed(pipeline, mixed, assignments, days):
+        for span, key in await _assign_mixed(pipeline, cell, mixed, assignments, days):
             by_session.setdefault(key, []).append(span)
     return by_session
 
 
 async def _assign_mixed(
     pipeline: Pipeline,
+    cell: int,
     spans: list[SpanWithSession],
     assignments: dict[str, Assignment],
     days: dict[uuid.UUID, date],
 ) -> list[SpanWithSession]:
     """Assign spans of traces with several sessions: each to the session where it is stored, else to the one given."""
     trace_keys = [assignments[span.trace_id].trace_key for span, _ in spans]
-    (rows,) = await pipeline.fetch((_FIND_STRAYS, (list(set(trace_keys)), [span.span_id for span, _ in spans])))
-    strays = {(key, span_id): session for key, span_id, session in rows}
-    stored_with_trace = await _find_stored_with_trace(pipeline, spans, assignments, days)
+    span_ids = [span.span_id for span, _ in spans]
+    (rows,) = await pipeline.fetch((_FIND_SPAN_SESSIONS, (cell, list(set(trace_keys)), span_ids)))
+    stored_sessions = {(key, span_id): session for key, span_id, session in rows}
+    stored_with_trace = await _find_stored_with_trace(pipeline, cell, spans, assignments, days)
     assigned = []
-    new_strays = []
+    new_rows = []
     for key, (span, named_session) in zip(trace_keys, spans, strict=True):
         trace_session = assignments[span.trace_id].session_key
-        session = strays.get((key, span.span_id))
+        session = stored_sessions.get((key, span.span_id))
         if session is None:
             is_stored = (span.trace_id, span.span_id) in stored_with_trace
             session = trace_session if is_stored else named_session
             if session != trace_session:
-                new_strays.append((key, span.span_id, session))
+                new_rows.append((key, span.span_id, session))
         assigned.append((span, session))
-    if new_strays:
-        pipeline.queue(_INSERT_STRAYS, tuple(map(list, zip(*new_strays, strict=True))))
+    if new_rows:
+        pipeline.queue(_INSERT_SPAN_SESSIONS, (cell, *map(list, zip(*new_rows, strict=True))))
     return assigned
 
 
 async def _find_stored_with_trace(
     pipeline: Pipeline,
+    cell: int,
     spans: list[SpanWithSession],
     assignments: dict[str, Assignment],
     days: dict[uuid.UUID, date],
@@ -256,7 +268,7 @@ async def _find_stored_with_trace(
     ]
     if not keys:
         return set()
-    (rows,) = await pipeline.fetch((_FIND_SPANS, tuple(map(list, zip(*keys, strict=True)))))
+    (rows,) = await pipeline.fetch((_FIND_SPANS, (*map(list, zip(*keys, strict=True)), cell)))
     return set(rows)
 
 
@@ -273,7 +285,7 @@ def session_ids(project_id: int, groups: SpanGroups, assignments: dict[str, Assi
 
 
 def store_traces(
-    pipeline: Pipeline, project_id: int, assignments: dict[str, Assignment], seq: int
+    pipeline: Pipeline, cell: int, assignments: dict[str, Assignment], seq: int
 ) -> list[tuple[uuid.UUID, Trace]]:
     """Write the traces that changed, and return each with its session."""
     changed: list[tuple[uuid.UUID, Trace]] = []
@@ -297,5 +309,5 @@ def store_traces(
             )
         )
     if rows:
-        pipeline.queue(_UPSERT_TRACES, (project_id, seq, *map(encode_array, zip(*rows, strict=True))))
+        pipeline.queue(_UPSERT_TRACES, (cell, seq, *map(encode_array, zip(*rows, strict=True))))
     return changed

@@ -34,14 +34,14 @@ SELECT md5('session-' || n)::uuid, %(project)s, 'session-' || n, %(day)s, %(day)
 FROM generate_series(%(first)s, %(last)s) n
 """
 _TRACES = """
-INSERT INTO ingest_trace (trace_key, project_id, trace_id, session_key, source, is_mixed, seq, name, metadata)
-SELECT md5('trace-' || n)::uuid, %(project)s, 'trace-' || n, md5('session-' || n)::uuid, 1, false, 1, 'run', '{}'
+INSERT INTO ingest_trace (trace_key, cell, trace_id, session_key, source, is_mixed, seq, name, metadata)
+SELECT md5('trace-' || n)::uuid, %(cell)s, 'trace-' || n, md5('session-' || n)::uuid, 1, false, 1, 'run', '{}'
 FROM generate_series(%(first)s, %(last)s) n
 """
 _SPANS = """
-INSERT INTO {table} (session_key, session_day, trace_id, span_id, project_id, seq, parent_id, kind, name, status,
+INSERT INTO {table} (session_key, session_day, trace_id, span_id, cell, seq, parent_id, kind, name, status,
   started_at, ended_at, tokens, data, payload)
-SELECT md5('session-' || s)::uuid, %(day)s, 'trace-' || s, to_hex(p), %(project)s,
+SELECT md5('session-' || s)::uuid, %(day)s, 'trace-' || s, to_hex(p), %(cell)s,
   %(seq)s + c::bigint * %(beside)s * %(spans)s + p * %(beside)s + s %% %(beside)s + 1,
   CASE WHEN p %% 10 > 0 THEN to_hex(p - p %% 10) END,
   CASE p %% 10 WHEN 0 THEN 'turn' WHEN 1 THEN 'compact.check' WHEN 2 THEN 'compact.token_estimate'

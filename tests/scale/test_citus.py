@@ -63,7 +63,7 @@ def test_writes_and_page_queries_on_a_cluster(start_server: ServerFactory, djang
     post_events(server, strays)
     post_events(server, [{**stray, "ended_at": 1_790_000_002.0} for stray in strays])
     with psycopg.connect(URL) as connection:
-        assert connection.execute("SELECT count(*) FROM ingest_stray").fetchone() == (2,)
+        assert connection.execute("SELECT count(*) FROM ingest_spansession").fetchone() == (2,)
     post_events(server, [{"type": "trace", "trace_id": "strayed", "group_id": "gathered"}])
     rows = stored_spans(URL)
     assert len(rows) == len({row[:2] for row in rows}) == 255

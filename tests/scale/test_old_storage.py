@@ -12,7 +12,7 @@ from django.core.management import call_command
 from scale.plans import database
 
 from ingest.cells import cells_of
-from ingest.models import Label, Project, session_key, trace_key
+from ingest.models import Label, Project, Span, SpanSession, Trace, session_key, trace_key
 from ingest.storage.database import partitions
 
 FIRST = {"ingest": "0007", "viewer": "0003"}
@@ -63,6 +63,7 @@ def fill(connection: psycopg.Connection[Any], project: int, slug: str) -> None:
             " %s, %s)",
             [key, DAY, span_id, project, 69 + number, NOW, NOW, f'{{"owner": "{slug}"}}', '{"output": "text"}'],
         )
+    connection.execute("INSERT INTO ingest_stray (trace_key, span_id, session_key) VALUES (%s, 'b', %s)", [trace, key])
 
 
 @pytest.mark.usefixtures("upgraded")
@@ -74,3 +75,15 @@ def test_labels_are_read_from_stored_traces() -> None:
         for project in Project.objects.all()
     }
     assert len(labels) == 2
+
+
+@pytest.mark.usefixtures("upgraded")
+def test_rows_are_in_the_cell_of_their_project() -> None:
+    """Two projects with the same ids keep their own rows."""
+    for project in Project.objects.all():
+        own = {"cell__in": cells_of(project.pk)}
+        trace = Trace.objects.get(**own)
+        assert (trace.trace_key, trace.metadata["environment"]) == (trace_key(project.pk, "trace"), project.slug)
+        spans = Span.objects.filter(**own, session_key=session_key(project.pk, "session"))
+        assert sorted(spans.values_list("span_id", flat=True)) == ["a", "b"]
+        assert SpanSession.objects.get(**own).trace_key == trace.trace_key

@@ -26,14 +26,14 @@ from viewer.alerts.conditions import Decision, Match, decide, decide_silence, sp
 from viewer.alerts.messages import alert_title
 from viewer.kinds import CHECK, ERROR, OVERFLOW, RETENTION
 from viewer.models import Alert, AlertCursor, AlertDelivery, AlertRule
-from viewer.sessions.queries import last_seq
+from viewer.sessions.queries import IN_SESSIONS, in_sessions, last_seq
 
 _MAX_SPANS = 5_000
 _TIMEOUT_MS = 10_000
 _log = logging.getLogger("ariadne.alerts")
 _SPANS = f"""
 SELECT session_key, trace_id, span_id, parent_id, kind, {DATA}, seq FROM ingest_span
-WHERE session_key = ANY(%s) AND session_day = ANY(%s) AND seq > %s AND seq <= %s AND ended_at IS NOT NULL
+WHERE {IN_SESSIONS} AND seq > %s AND seq <= %s AND ended_at IS NOT NULL
   AND kind IN ('{RETENTION}', '{OVERFLOW}', '{ERROR}', '{CHECK}')
 ORDER BY seq LIMIT %s
 """  # noqa: S608 - a constant
@@ -148,7 +148,7 @@ def _apply_filters(rule: AlertRule, matches: Iterable[tuple[Match, Session]]) ->
 def _find_matches(project_id: int, after: int) -> tuple[Matches, int]:
     """Return the matches of all kinds after a position, and the next position."""
     matches: Matches = defaultdict(list)
-    fields = ("session_key", "session_id", "day", "model", "last_seq", "last_tokens", "window_tokens")
+    fields = ("project_id", "session_key", "session_id", "day", "model", "last_seq", "last_tokens", "window_tokens")
     changed = Session.objects.filter(project_id=project_id, last_seq__gt=after).order_by("last_seq")
     sessions = {session.session_key: session for session in changed.only(*fields, "compaction_count")}
     if not sessions:
@@ -174,9 +174,8 @@ def _find_matches(project_id: int, after: int) -> tuple[Matches, int]:
 
 def _read_spans(sessions: dict[UUID, Session], after: int, upto: int) -> tuple[list[tuple[Any, ...]], int]:
     """Return the spans that rules are about in (after, upto]. If there are too many, stop earlier and say where."""
-    days = list({session.day for session in sessions.values()})
     with connection.cursor() as database:
-        database.execute(_SPANS, [list(sessions), days, after, upto, _MAX_SPANS])
+        database.execute(_SPANS, [*in_sessions(sessions.values()), after, upto, _MAX_SPANS])
         rows = database.fetchall()
     if len(rows) == _MAX_SPANS:
         upto = rows[-1][-1]

@@ -43,4 +43,4 @@ def _has_trace(projects: list[int], span: str) -> bool:
     parts = span.split(":")[:_MAX_SPLITS]
     traces = [":".join(parts[:end]) for end in range(1, len(parts))]
     keys = {trace_key(project, trace) for project in projects for trace in traces}
-    return bool(keys) and Trace.objects.filter(trace_key__in=keys).exists()
+    return bool(keys) and Trace.objects.filter(cell__in=cells_of(*projects), trace_key__in=keys).exists()

@@ -20,7 +20,7 @@ from viewer.compactions.rework import RepeatedCall, Utterance, message_text, tex
 from viewer.kinds import PRUNED
 from viewer.sessions.checks import Check
 from viewer.sessions.lines import format_arguments
-from viewer.sessions.queries import ARGUMENTS_HASH, SPAN_COLUMNS, from_json, span_row
+from viewer.sessions.queries import ARGUMENTS_HASH, IN_SESSION, SPAN_COLUMNS, from_json, in_session, span_row
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import Visibility, public_payload
 
@@ -28,7 +28,7 @@ _COLUMNS = [*SPAN_COLUMNS.split(", "), "stored_data"]
 _REPEATED_CALLS = f"""
 WITH calls AS (
     SELECT {SPAN_COLUMNS}, {DATA} AS stored_data, {ARGUMENTS_HASH} AS arguments
-    FROM ingest_span WHERE session_key = %(key)s AND session_day = %(day)s AND kind = 'tool')
+    FROM ingest_span WHERE cell = %(cell)s AND session_key = %(key)s AND session_day = %(day)s AND kind = 'tool')
 SELECT {", ".join("b." + name for name in _COLUMNS)}, {", ".join("a." + name for name in _COLUMNS)},
        a.times
 FROM (
@@ -44,7 +44,7 @@ ORDER BY a.started_at LIMIT 50
 _CONVERSATION = f"""
 SELECT {SPAN_COLUMNS}, {DATA}, {PAYLOAD}
 FROM ingest_span
-WHERE session_key = %(key)s AND session_day = %(day)s AND kind IN ('agent', 'generation', 'turn')
+WHERE cell = %(cell)s AND session_key = %(key)s AND session_day = %(day)s AND kind IN ('agent', 'generation', 'turn')
   AND {HAS_PAYLOAD} AND {STORED_BYTES} < 200000
   AND (started_at, seq) > (%(after)s, %(after_seq)s) AND (%(until)s::timestamptz IS NULL OR started_at < %(until)s)
 ORDER BY started_at, seq LIMIT %(limit)s
@@ -69,9 +69,8 @@ def payload(session: Session, span: SpanRow | None) -> Any:
         return None
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {PAYLOAD} FROM ingest_span WHERE session_key = %s AND session_day = %s "  # noqa: S608
-            "AND trace_id = %s AND span_id = %s",
-            [session.session_key, session.day, span.trace_id, span.span_id],
+            f"SELECT {PAYLOAD} FROM ingest_span WHERE {IN_SESSION} AND trace_id = %s AND span_id = %s",  # noqa: S608
+            [*in_session(session), span.trace_id, span.span_id],
         )
         row = cursor.fetchone()
     return decode(row[0]) if row else None
@@ -81,9 +80,9 @@ def payloads(session: Session, spans: Iterable[SpanRow]) -> dict[str, Any]:
     """Return the payloads of spans by span key, with their content."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT trace_id, span_id, {PAYLOAD} FROM ingest_span WHERE session_key = %s "  # noqa: S608
-            f"AND session_day = %s AND span_id = ANY(%s) AND {HAS_PAYLOAD}",
-            [session.session_key, session.day, [span.span_id for span in spans]],
+            f"SELECT trace_id, span_id, {PAYLOAD} FROM ingest_span "  # noqa: S608 - constants
+            f"WHERE {IN_SESSION} AND span_id = ANY(%s) AND {HAS_PAYLOAD}",
+            [*in_session(session), [span.span_id for span in spans]],
         )
         return {f"{trace}:{span}": decode(stored) for trace, span, stored in cursor.fetchall()}
 
@@ -133,7 +132,8 @@ def repeated_calls(
     """Return tool calls between `at` and `until` that repeat the name and arguments of a call before `at`."""
     width = len(_COLUMNS)
     with connection.cursor() as cursor:
-        cursor.execute(_REPEATED_CALLS, {"key": session.session_key, "day": session.day, "at": at, "until": until})
+        cell, key, day = in_session(session)
+        cursor.execute(_REPEATED_CALLS, {"cell": cell, "key": key, "day": day, "at": at, "until": until})
         rows = cursor.fetchall()
     pairs = [(span_row(row[:width]), span_row(row[width : 2 * width]), row[-1]) for row in rows]
     has_content = visibility is Visibility.CONTENT
@@ -148,6 +148,7 @@ def repeated_calls(
 def _exchanges(session: Session, at: datetime, until: datetime | None) -> Iterator[tuple[SpanRow, Any, Any]]:
     """Yield the spans between `at` and `until` that have a prompt or an answer, each with both."""
     values: dict[str, Any] = {
+        "cell": session.cell,
         "key": session.session_key,
         "day": session.day,
         "until": until,

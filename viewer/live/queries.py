@@ -9,7 +9,7 @@ from django.db import connection
 
 from ingest.models import Project, Session
 from ingest.storage.payloads import DATA
-from viewer.sessions.queries import SPAN_COLUMNS, span_row
+from viewer.sessions.queries import IN_SESSIONS, SPAN_COLUMNS, in_sessions, span_row
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import Visibility
 
@@ -43,12 +43,11 @@ def spans_between(
     """Return the spans of these sessions that changed in (after, upto], in the order of commits."""
     if not sessions:
         return []
-    keys, days = [session.session_key for session in sessions], list({session.day for session in sessions})
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT session_key, {SPAN_COLUMNS}, {DATA} FROM ingest_span WHERE session_key = ANY(%s) "  # noqa: S608
-            "AND session_day = ANY(%s) AND seq > %s AND seq <= %s ORDER BY seq LIMIT %s",
-            [keys, days, after, upto, limit],
+            f"SELECT session_key, {SPAN_COLUMNS}, {DATA} FROM ingest_span "  # noqa: S608 - constants
+            f"WHERE {IN_SESSIONS} AND seq > %s AND seq <= %s ORDER BY seq LIMIT %s",
+            [*in_sessions(sessions), after, upto, limit],
         )
         return [(row[0], span_row(row[1:]).as_seen(visibility)) for row in cursor.fetchall()]
 
@@ -63,9 +62,9 @@ def newest_spans(
         return []
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT session_key, {SPAN_COLUMNS}, {DATA} FROM ingest_span WHERE session_key = ANY(%s) "  # noqa: S608
-            "AND session_day = ANY(%s) ORDER BY seq DESC LIMIT %s",
-            [list(sessions), list({session.day for session in sessions.values()}), limit],
+            f"SELECT session_key, {SPAN_COLUMNS}, {DATA} FROM ingest_span "  # noqa: S608 - constants
+            f"WHERE {IN_SESSIONS} ORDER BY seq DESC LIMIT %s",
+            [*in_sessions(sessions.values()), limit],
         )
         rows = cursor.fetchall()
     return [(sessions[row[0]], span_row(row[1:]).as_seen(visibility)) for row in reversed(rows)]

@@ -35,7 +35,7 @@ _MAX_CHARS = 8_000_000
 _MAX_INDEXES = 8
 _SPANS = f"""
 SELECT {SPAN_COLUMNS}, {DATA}, {PAYLOAD} FROM ingest_span
-WHERE session_key = %s AND session_day = %s AND kind NOT LIKE 'compact.%%' AND {HAS_PAYLOAD}
+WHERE {queries.IN_SESSION} AND kind NOT LIKE 'compact.%%' AND {HAS_PAYLOAD}
   AND {STORED_BYTES} < %s
 ORDER BY started_at DESC NULLS LAST LIMIT %s
 """  # noqa: S608 - a constant
@@ -99,7 +99,7 @@ def _archived_messages(session: Session) -> Iterator[tuple[str, str, str, str | 
 
 def _spans(session: Session) -> Sequence[tuple[SpanRow, Any]]:
     with connection.cursor() as cursor:
-        cursor.execute(_SPANS, [session.session_key, session.day, _MAX_STORED_BYTES, _MAX_SPANS])
+        cursor.execute(_SPANS, [*queries.in_session(session), _MAX_STORED_BYTES, _MAX_SPANS])
         rows = cursor.fetchall()
     spans = [(span_row(row[:-1]), decode_up_to(row[-1], _MAX_PAYLOAD_BYTES)) for row in reversed(rows)]
     return [(span, _restore(session, payload)) for span, payload in spans if not span.kind.startswith(PREFIX)]

@@ -36,6 +36,7 @@ SELECT k.n, {", ".join(f"s.{name}" for name in SPAN_COLUMNS.split(", "))}, {DATA
   CASE WHEN {STORED_BYTES} <= %s THEN {PAYLOAD} END
 FROM unnest(%s::uuid[], %s::date[], %s::bigint[], %s::bigint[]) WITH ORDINALITY k (key, day, after, upto, n)
 JOIN ingest_span s ON s.session_key = k.key AND s.session_day = k.day AND s.seq > k.after AND s.seq <= k.upto
+WHERE s.cell = %s
 ORDER BY k.n, s.seq LIMIT %s
 """  # noqa: S608 - constants
 
@@ -102,6 +103,7 @@ def _read_spans(
         [session.day for session in sessions],
         [progress.get(session.session_key, 0) for session in sessions],
         [session.last_seq for session in sessions],
+        sessions[0].cell,
         _SPANS,
     ]
     cursor.execute(_READ_SPANS, values)
@@ -170,7 +172,7 @@ def _session_texts(session: Session, spans: Iterable[SpanRow]) -> Iterable[str]:
     """Return the ids, names and metadata of a session that everyone with access to it may see."""
     yield session.session_id
     yield session.model
-    for trace in Trace.objects.filter(session_key=session.session_key).order_by("-seq")[:_TRACES]:
+    for trace in Trace.objects.filter(cell=session.cell, session_key=session.session_key).order_by("-seq")[:_TRACES]:
         yield trace.trace_id
         yield public_name("trace", trace.name)
         metadata = public_trace_metadata(trace.metadata)

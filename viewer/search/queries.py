@@ -8,6 +8,7 @@ are searched too, and results have snippets of them. The caller then records the
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -28,7 +29,7 @@ from viewer.search.documents import find_message, message_texts, span_texts
 from viewer.search.indexer import decode_message
 from viewer.search.words import Part, Query, snippet
 from viewer.sessions import labels
-from viewer.sessions.queries import SPAN_COLUMNS, session_of_span, span_row
+from viewer.sessions.queries import IN_SESSION, SPAN_COLUMNS, in_session, session_of_span, span_row
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import Visibility
 
@@ -54,6 +55,7 @@ _SPANS = f"""
 SELECT s.session_key, {", ".join(f"s.{name}" for name in SPAN_COLUMNS.split(", "))}, {DATA}, {{payload}}
 FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
 JOIN ingest_span s ON (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)
+WHERE s.cell = %s
 """  # noqa: S608 - constants
 
 
@@ -235,13 +237,16 @@ def _name_parts(session: Session, query: Query) -> list[Part]:
 def _read_spans(
     matches: Sequence[_Match], *, with_payload: bool
 ) -> dict[tuple[UUID, str | None, str | None], tuple[SpanRow, Any]]:
-    if not matches:
-        return {}
-    keys = zip(*((m.session_key, m.day, m.trace_id, m.span_id) for m in matches), strict=True)
+    keys: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    for match in matches:
+        cell = cell_of(match.project_id, match.session_key)
+        keys[cell].append((match.session_key, match.day, match.trace_id, match.span_id))
     statement = _SPANS.format(payload=PAYLOAD if with_payload else "NULL")
+    rows: list[tuple[Any, ...]] = []
     with connection.cursor() as cursor:
-        cursor.execute(statement, [list(column) for column in keys])
-        rows = cursor.fetchall()
+        for cell, cell_keys in keys.items():
+            cursor.execute(statement, [*map(list, zip(*cell_keys, strict=True)), cell])
+            rows += cursor.fetchall()
     return {(row[0], row[1], row[2]): (span_row(row[1:12]), payloads.decode(row[12])) for row in rows}
 
 
@@ -266,9 +271,8 @@ def _exact_span(projects: Mapping[int, Visibility], name: str, results: Sequence
         return []
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {SPAN_COLUMNS}, {DATA} FROM ingest_span"  # noqa: S608 - a constant
-            " WHERE session_key = %s AND session_day = %s AND span_id = %s LIMIT 1",
-            [session.session_key, session.day, name],
+            f"SELECT {SPAN_COLUMNS}, {DATA} FROM ingest_span WHERE {IN_SESSION} AND span_id = %s LIMIT 1",  # noqa: S608
+            [*in_session(session), name],
         )
         row = cursor.fetchone()
     if row is None:

@@ -5,9 +5,11 @@ Callers pass the projects that the reader has access to.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
@@ -30,6 +32,11 @@ _PER_METRIC = 12
 _HOURS = 24
 # Ranges in which the hourly figures of all sessions are too many rows to add up.
 _LONG_RANGES = {"7d", "30d"}
+_WORST_CHECKS = f"""
+SELECT s.session_key, {DATA} FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
+JOIN ingest_span s ON (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)
+WHERE s.cell = %s AND coalesce(s.ended_at, s.started_at) >= %s
+"""  # noqa: S608 - a constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,20 +196,13 @@ def _loss(row: SessionFigures, turn: int | None) -> str:
 
 def _turns(sessions: Sequence[Session], since: datetime) -> Mapping[UUID, int]:
     """Return the turn of each session's worst compaction, read from its check, unless it was before `since`."""
-    keys = [
-        (session.session_key, session.day, trace_id, span_id)
-        for session in sessions
-        for trace_id, span_id in split_name(session.worst_check or "")
-    ]
-    if not keys:
-        return {}
+    keys: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    for session in sessions:
+        for trace_id, span_id in split_name(session.worst_check or ""):
+            keys[session.cell].append((session.session_key, session.day, trace_id, span_id))
+    rows: list[tuple[UUID, Any]] = []
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT s.session_key, {DATA} FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[])"  # noqa: S608
-            " k (a, b, c, d) JOIN ingest_span s"
-            " ON (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)"
-            " WHERE coalesce(s.ended_at, s.started_at) >= %s",
-            [*(list(column) for column in zip(*keys, strict=True)), since],
-        )
-        rows = [(key, decode_data(data).get("turn")) for key, data in cursor.fetchall()]
+        for cell, cell_keys in keys.items():
+            cursor.execute(_WORST_CHECKS, [*map(list, zip(*cell_keys, strict=True)), cell, since])
+            rows += [(key, decode_data(data).get("turn")) for key, data in cursor.fetchall()]
     return {key: to_count(turn) for key, turn in rows if isinstance(turn, int | float)}

@@ -9,14 +9,13 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date
 from functools import lru_cache
 from typing import Any
-from uuid import UUID
 
 import msgspec
 from django.db import connection
 
+from ingest.cells import cells_of
 from ingest.decoding.span_stats import USAGE_KEYS
 from ingest.decoding.tool_arguments import DATA_KEYS, PAYLOAD_KEYS, TOOL, tool_arguments
 from ingest.models import Session, Trace, trace_key
@@ -42,6 +41,10 @@ MAX_CHILDREN = 50
 # Enough for one line about a tool call.
 _MAX_ARGUMENT_CHARS = 2_000
 SPAN_COLUMNS = "trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, tokens, seq"
+IN_SESSION = "cell = %s AND session_key = %s AND session_day = %s"
+"""The condition for the spans of a session. `in_session` has its values."""
+IN_SESSIONS = "cell = ANY(%s) AND session_key = ANY(%s) AND session_day = ANY(%s)"
+"""The condition for the spans of sessions. `in_sessions` has its values."""
 _SELECT = f"SELECT {SPAN_COLUMNS}, {DATA} FROM ingest_span "  # noqa: S608 - a constant
 
 # Postgres builds the JSON: creating 100,000 Python rows would take three times as long. `date_part` returns a float,
@@ -57,7 +60,8 @@ SELECT json_build_object(
     'start', coalesce(json_agg((date_part('epoch', started_at) * 1000)::bigint), '[]'),
     'end', coalesce(json_agg((date_part('epoch', ended_at) * 1000)::bigint), '[]'),
     'tokens', coalesce(json_agg(tokens), '[]'))::text
-FROM ingest_span WHERE session_key = %(key)s AND session_day = %(day)s AND seq > %(after)s AND seq <= %(upto)s
+FROM ingest_span
+WHERE cell = %(cell)s AND session_key = %(key)s AND session_day = %(day)s AND seq > %(after)s AND seq <= %(upto)s
 """
 _TREES = {
     Visibility.CONTENT: _TREE.format(
@@ -78,10 +82,20 @@ _REPEATED_CALLS = f"""
 SELECT trace_id, span_id, started_at, earlier FROM (
     SELECT trace_id, span_id, started_at,
            lag(started_at) OVER (PARTITION BY name, {ARGUMENTS_HASH} ORDER BY started_at) AS earlier
-    FROM ingest_span WHERE session_key = %s AND session_day = %s AND kind = 'tool' AND started_at IS NOT NULL
+    FROM ingest_span WHERE {IN_SESSION} AND kind = 'tool' AND started_at IS NOT NULL
       AND {ARGUMENTS_HASH} IS NOT NULL) calls
 WHERE earlier IS NOT NULL ORDER BY started_at
 """  # noqa: S608 - constants
+
+
+def in_session(session: Session) -> list[Any]:
+    return [session.cell, session.session_key, session.day]
+
+
+def in_sessions(sessions: Iterable[Session]) -> list[list[Any]]:
+    """Cells and days repeat, so each is listed once."""
+    cells, keys, days = zip(*map(in_session, sessions), strict=True)
+    return [list(set(cells)), list(keys), list(set(days))]
 
 
 def last_seq(project_id: int) -> int:
@@ -98,6 +112,7 @@ def tree_json(
     """
     values: dict[str, Any] = {
         "with_traces": with_traces,
+        "cell": session.cell,
         "key": session.session_key,
         "day": session.day,
         "after": after,
@@ -114,7 +129,7 @@ def tree_json(
 
 
 def traces(session: Session, visibility: Visibility = Visibility.METADATA) -> list[dict[str, Any]]:
-    rows = Trace.objects.filter(session_key=session.session_key).order_by("started_at", "trace_id")
+    rows = Trace.objects.filter(cell=session.cell, session_key=session.session_key).order_by("started_at", "trace_id")
     return [
         {
             "id": trace.trace_id,
@@ -130,36 +145,35 @@ def traces(session: Session, visibility: Visibility = Visibility.METADATA) -> li
 def first_spans(session: Session, visibility: Visibility = Visibility.METADATA, *, limit: int) -> list[SpanRow]:
     """Return the first spans of a session, for the page without scripts."""
     return _fetch_spans(
-        _SELECT + "WHERE session_key = %s AND session_day = %s ORDER BY seq LIMIT %s",
-        [session.session_key, session.day, limit],
+        f"{_SELECT}WHERE {IN_SESSION} ORDER BY seq LIMIT %s",
+        [*in_session(session), limit],
         visibility,
     )
 
 
 def checks(session: Session, visibility: Visibility = Visibility.METADATA) -> SessionChecks:
     """Return the checks of a session. They are shared between requests, so do not add spans to them."""
-    return _cached_checks(session.session_key, session.day, session.last_seq, session.span_count, visibility)
+    return _cached_checks(tuple(in_session(session)), session.last_seq, session.span_count, visibility)
 
 
 @lru_cache(maxsize=16)
-def _cached_checks(key: UUID, day: date, _last_seq: int, _span_count: int, visibility: Visibility) -> SessionChecks:
+def _cached_checks(place: tuple[Any, ...], _last_seq: int, _span_count: int, visibility: Visibility) -> SessionChecks:
     # A commit changes `last_seq`. A trace that moves to another session changes the count.
-    return _read_checks(key, day, visibility)
+    return _read_checks(place, visibility)
 
 
 def fresh_checks(session: Session, visibility: Visibility = Visibility.METADATA) -> SessionChecks:
     """Return checks that the caller may add spans to."""
-    return _read_checks(session.session_key, session.day, visibility)
+    return _read_checks(in_session(session), visibility)
 
 
-def _read_checks(key: UUID, day: date, visibility: Visibility) -> SessionChecks:
-    where = "WHERE session_key = %s AND session_day = %s "
-    select_events = f"{_SELECT}{where}AND kind LIKE 'compact.%%' ORDER BY seq"
-    checks = SessionChecks(_fetch_spans(select_events, [key, day], visibility))
+def _read_checks(place: Sequence[Any], visibility: Visibility) -> SessionChecks:
+    select_events = f"{_SELECT}WHERE {IN_SESSION} AND kind LIKE 'compact.%%' ORDER BY seq"
+    checks = SessionChecks(_fetch_spans(select_events, [*place], visibility))
     if not checks.has_estimates:
-        newest_calls = f"{_SELECT}{where}AND kind = %s ORDER BY seq DESC LIMIT %s"
+        newest_calls = f"{_SELECT}WHERE {IN_SESSION} AND kind = %s ORDER BY seq DESC LIMIT %s"
         with connection.cursor() as cursor:
-            cursor.execute(newest_calls, [key, day, GENERATION, _MAX_CALLS])
+            cursor.execute(newest_calls, [*place, GENERATION, _MAX_CALLS])
             # Decode only the usage: the tool schemas in a call's data may be a hundred times as long.
             calls = [SpanRow(*[*row[:10], decode_fields(row[10], USAGE_KEYS)]) for row in cursor.fetchall()]
         checks.add([call.as_seen(visibility) for call in calls])
@@ -172,7 +186,7 @@ def repeated_calls(session: Session, compactions: Iterable[Check]) -> list[str]:
     if not times:
         return []
     with connection.cursor() as cursor:
-        cursor.execute(_REPEATED_CALLS, [session.session_key, session.day])
+        cursor.execute(_REPEATED_CALLS, in_session(session))
         rows = cursor.fetchall()
     return [f"{trace}:{span}" for trace, span, at, earlier in rows if bisect(times, earlier) < bisect(times, at)]
 
@@ -184,10 +198,7 @@ def spans_with_arguments(session: Session, keys: Iterable[str]) -> list[tuple[Sp
     payload = f"CASE WHEN kind = 'tool' THEN {PAYLOAD} END"
     select = f"SELECT {SPAN_COLUMNS}, {DATA}, {payload} FROM ingest_span "  # noqa: S608 - constants
     with connection.cursor() as cursor:
-        cursor.execute(
-            select + "WHERE session_key = %s AND session_day = %s AND span_id = ANY(%s)",
-            [session.session_key, session.day, ids],
-        )
+        cursor.execute(f"{select}WHERE {IN_SESSION} AND span_id = ANY(%s)", [*in_session(session), ids])
         spans = [(span_row(row[:11]), row[11]) for row in cursor.fetchall()]
     return [(span, _first_arguments(span, payload)) for span, payload in spans if span.key in wanted]
 
@@ -210,9 +221,9 @@ def spans_page(
 ) -> list[SpanRow]:
     """Return a keyset page of spans in the order of seq."""
     return _fetch_spans(
-        _SELECT + "WHERE session_key = %s AND session_day = %s AND seq > %s "
+        f"{_SELECT}WHERE {IN_SESSION} AND seq > %s "
         "AND (%s = '' OR kind = %s) AND (%s = '' OR status = %s) ORDER BY seq LIMIT %s",
-        [session.session_key, session.day, after, kind, kind, status, status, limit],
+        [*in_session(session), after, kind, kind, status, status, limit],
         visibility,
     )
 
@@ -242,11 +253,11 @@ def span(session: Session, name: str, *, with_payload: bool) -> FullSpan | None:
     """Return the span called `trace:span`, or with this span id, with its content. Callers apply `as_seen`."""
     payload = PAYLOAD if with_payload else "NULL"
     select = f"SELECT {SPAN_COLUMNS}, {DATA}, {HAS_PAYLOAD}, {payload} FROM ingest_span "  # noqa: S608 - constants
-    where = "WHERE session_key = %s AND session_day = %s AND "
+    where = f"WHERE {IN_SESSION} AND "
     conditions = [("trace_id = %s AND span_id = %s", pair) for pair in split_name(name)[:_MAX_SPLITS]]
     with connection.cursor() as cursor:
         for condition, values in [*conditions, ("span_id = %s", (name,))]:
-            cursor.execute(select + where + condition + " LIMIT 1", [session.session_key, session.day, *values])
+            cursor.execute(select + where + condition + " LIMIT 1", [*in_session(session), *values])
             if row := cursor.fetchone():
                 return _full_span(session, row)
     return None
@@ -257,9 +268,9 @@ def children(session: Session, parent: SpanRow) -> list[FullSpan]:
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT {SPAN_COLUMNS}, {DATA}, {HAS_PAYLOAD}, {PAYLOAD} FROM ingest_span "  # noqa: S608 - constants
-            "WHERE session_key = %s AND session_day = %s AND trace_id = %s AND parent_id = %s "
+            f"WHERE {IN_SESSION} AND trace_id = %s AND parent_id = %s "
             "AND kind IN ('generation', 'tool') ORDER BY started_at, seq LIMIT %s",
-            [session.session_key, session.day, parent.trace_id, parent.span_id, MAX_CHILDREN],
+            [*in_session(session), parent.trace_id, parent.span_id, MAX_CHILDREN],
         )
         rows = cursor.fetchall()
     return [_full_span(session, row) for row in rows]
@@ -276,19 +287,21 @@ def split_name(name: str) -> list[tuple[str, str]]:
 
 
 def session_of_trace(projects: Iterable[int], trace_id: str) -> Session | None:
-    trace = Trace.objects.filter(trace_key__in=[trace_key(project, trace_id) for project in projects]).first()
+    keys = {project: trace_key(project, trace_id) for project in projects}
+    trace = Trace.objects.filter(cell__in=cells_of(*keys), trace_key__in=keys.values()).first()
     return Session.objects.filter(session_key=trace.session_key).first() if trace else None
 
 
 def session_of_span(projects: Iterable[int], span_id: str) -> Session | None:
     """Search the newest sessions for a span id. The index on span ids begins with the session."""
-    newest = Session.objects.filter(project_id__in=list(projects)).order_by("-last_seq").values_list("pk", "day")
-    keys = newest[:_SEARCHED_SESSIONS]
+    newest = Session.objects.filter(project_id__in=list(projects)).order_by("-last_seq")
+    sessions = {session.session_key: session for session in newest.only("project_id", "day")[:_SEARCHED_SESSIONS]}
+    if not sessions:
+        return None
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT session_key FROM ingest_span WHERE session_key = ANY(%s) AND session_day = ANY(%s) "
-            "AND span_id = %s LIMIT 1",
-            [[key for key, _ in keys], list({day for _, day in keys}), span_id],
+            f"SELECT session_key FROM ingest_span WHERE {IN_SESSIONS} AND span_id = %s LIMIT 1",  # noqa: S608
+            [*in_sessions(sessions.values()), span_id],
         )
         row = cursor.fetchone()
     return Session.objects.filter(session_key=row[0]).first() if row else None

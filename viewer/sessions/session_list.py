@@ -232,7 +232,8 @@ def recent_models(projects: Iterable[int]) -> list[str]:
 def titles(sessions: Sequence[Session], visibility: Visibility) -> dict[str, str]:
     """Return the trace names of sessions whose id is a trace id, by session id. Hidden names are left to the id."""
     keys = [trace_key(session.project_id, session.session_id) for session in sessions]
-    names = dict(Trace.objects.filter(trace_key__in=keys).exclude(name="").values_list("trace_id", "name"))
+    traces = Trace.objects.filter(cell__in={session.cell for session in sessions}, trace_key__in=keys)
+    names = dict(traces.exclude(name="").values_list("trace_id", "name"))
     if visibility is Visibility.CONTENT:
         return names
     return {trace: name for trace, name in names.items() if public_name("trace", name) == name}

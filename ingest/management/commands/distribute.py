@@ -21,7 +21,7 @@ DISTRIBUTED = (
     ("ingest_usage", "session_key", "ingest_session"),
     ("ingest_label", "session_key", "ingest_session"),
     ("ingest_trace", "trace_key", "none"),
-    ("ingest_stray", "trace_key", "ingest_trace"),
+    ("ingest_spansession", "trace_key", "ingest_trace"),
     ("ingest_message", "cell", "none"),
 )
 # Shards can be moved but not easily split. 32 shards allow for 32 workers.

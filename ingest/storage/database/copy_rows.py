@@ -15,7 +15,7 @@ from ingest.decoding.records import Span
 
 # Columns of fixed size come first, so that one call can pack them.
 COLUMNS = (
-    "session_key, session_day, seq, project_id, started_at, ended_at, tokens, span_id, parent_id, "
+    "session_key, session_day, seq, cell, started_at, ended_at, tokens, span_id, parent_id, "
     "trace_id, kind, name, status, arguments_hash, packed_payload, packed_data"
 )
 HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
@@ -26,9 +26,9 @@ _EPOCH = date(2000, 1, 1).toordinal()
 # spans of a session and are packed once: the fields before `seq`, and those from there to the length of `started_at`.
 # The last length is that of the span id.
 _before_seq = struct.Struct(">hi16siii").pack
-_after_seq = struct.Struct(">iii").pack
-_with_tokens = struct.Struct(">34sq12sqiqiii").pack
-_without_tokens = struct.Struct(">34sq12sqiqii").pack
+_after_seq = struct.Struct(">iqi").pack
+_with_tokens = struct.Struct(">34sq16sqiqiii").pack
+_without_tokens = struct.Struct(">34sq16sqiqii").pack
 _length = struct.Struct(">i").pack
 _int4 = struct.Struct(">ii").pack
 _int8 = struct.Struct(">iq").pack
@@ -36,11 +36,11 @@ _two_lengths = struct.Struct(">ii").pack
 _NULL = _length(-1)
 
 
-def pack_rows(spans: Iterable[Span], *, session_key: uuid.UUID, day: date, project_id: int, seq: int) -> list[bytes]:
+def pack_rows(spans: Iterable[Span], *, cell: int, session_key: uuid.UUID, day: date, seq: int) -> list[bytes]:
     """Encode the spans of one session, numbered from `seq` on. The result is a list of pieces to join."""
     pieces: list[bytes] = []
     before = _before_seq(16, 16, session_key.bytes, 4, day.toordinal() - _EPOCH, 8)
-    after = _after_seq(4, project_id, 8)
+    after = _after_seq(8, cell, 8)
     for number, span in enumerate(spans, seq):
         span_id, data, payload, tokens = span.span_id.encode(), span.data, span.payload, span.stats.tokens
         started, ended = span.started_us, span.ended_us

@@ -30,15 +30,15 @@ SPAN_COLUMNS = f"trace_id, span_id, parent_id, kind, name, status, started_at, e
 """The columns that `read_span` reads, except the payload."""
 
 # Everything that figures need, which excludes payloads.
-_SPANS = f"SELECT {SPAN_COLUMNS}, NULL FROM ingest_span WHERE session_key = %s AND session_day = %s"  # noqa: S608
-_TRACE_TIMES = "SELECT started_at, ended_at FROM ingest_trace WHERE session_key = %s"
+_SPANS = f"SELECT {SPAN_COLUMNS}, NULL FROM ingest_span WHERE cell = %s AND session_key = %s AND session_day = %s"  # noqa: S608
+_TRACE_TIMES = "SELECT started_at, ended_at FROM ingest_trace WHERE cell = %s AND session_key = %s"
 
 
 def rebuild_session(queue: Queue, cell: int, key: uuid.UUID, day: date, seq: int) -> Steps:
     """Replace all figures of a session. `seq` is its new sequence number if that is higher than the old one."""
     spans, traces, hours, billed = yield (
-        (_SPANS, (key, day)),
-        (_TRACE_TIMES, (key,)),
+        (_SPANS, (cell, key, day)),
+        (_TRACE_TIMES, (cell, key)),
         (trends.READ_ACTIVITY, (cell, [key])),
         (usage.DELETE, (cell, key)),
     )

@@ -107,7 +107,7 @@ def packed_groups(count: int) -> list[bytes]:
         session_id = f"copy-{uuid.uuid4().hex[:12]}"
         body = json.dumps([event(uuid.uuid4().hex, number, session_id) for number in range(GROUP)]).encode()
         spans = decode_events(body, "json", GROUP).records
-        where = {"session_key": session_key(1, session_id), "day": COPY_DAY, "project_id": 1, "seq": group * GROUP}
+        where = {"session_key": session_key(1, session_id), "day": COPY_DAY, "cell": 1024, "seq": group * GROUP}
         groups.append(b"".join((copy_rows.HEADER, *copy_rows.pack_rows(spans, **where), copy_rows.TRAILER)))  # type: ignore[arg-type]
     return groups
 

@@ -124,9 +124,9 @@ def test_queries_return_messages_instead_of_references() -> None:
     with connection.cursor() as cursor:
         cursor.execute(partitions.create_statement(day))
         cursor.execute(
-            "INSERT INTO ingest_span (session_key, session_day, trace_id, span_id, project_id, seq, packed_payload)"
-            " VALUES (%s, %s, 't', 's', 1, 1, %s)",
-            [session.session_key, day, pack(stored_span.payload or b"")],
+            "INSERT INTO ingest_span (session_key, session_day, trace_id, span_id, cell, seq, packed_payload)"
+            " VALUES (%s, %s, 't', 's', %s, 1, %s)",
+            [session.session_key, day, session.cell, pack(stored_span.payload or b"")],
         )
     full_span = queries.span(session, "t:s", with_payload=True)
     assert full_span is not None

@@ -189,7 +189,7 @@ def add_spans(session: Session, secret: str, form: str) -> None:
         }  # fmt: skip
         Span.objects.create(
             session_key=session.session_key, session_day=session.day, trace_id="t", span_id=span_id, seq=number + 2,
-            project_id=session.project_id, kind=kind, name=kind, started_at=now + timedelta(minutes=number),
+            cell=session.cell, kind=kind, name=kind, started_at=now + timedelta(minutes=number),
             **columns,
         )  # fmt: skip
     session.last_seq, session.span_count = 5, 5

@@ -11,6 +11,7 @@ from django.core.management import call_command
 from django.db import connection
 from retention_runs import clocks_at, expire
 
+from ingest.cells import cells_of
 from ingest.models import Project, Session, Trace
 from ingest.storage import retention
 from ingest.storage.database import partitions
@@ -38,15 +39,15 @@ def session(owner: Project, age_days: int) -> uuid.UUID:
     with connection.cursor() as cursor:
         cursor.execute(partitions.create_statement(day))
         cursor.execute(
-            "INSERT INTO ingest_span (session_key, session_day, trace_id, span_id, project_id, seq)"
+            "INSERT INTO ingest_span (session_key, session_day, trace_id, span_id, cell, seq)"
             " VALUES (%s, %s, 't', 's', %s, 1)",
-            [key, day, owner.pk],
+            [key, day, *cells_of(owner.pk)],
         )
     Session.objects.create(
         session_key=key, project_id=owner.pk, session_id=str(key), day=day, created_at=datetime.now(UTC), last_seq=1
     )
     Trace.objects.create(
-        trace_key=uuid.uuid4(), project_id=owner.pk, trace_id="t", session_key=key, source=0, seq=1, metadata={}
+        trace_key=uuid.uuid4(), cell=cells_of(owner.pk)[0], trace_id="t", session_key=key, source=0, seq=1, metadata={}
     )
     return key
 

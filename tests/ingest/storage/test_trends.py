@@ -76,7 +76,7 @@ def recounted_figures(wire: Wire) -> Figures:
     """Count the stored spans, independently of the code that keeps the figures."""
     figures: Figures = defaultdict(Counter)
     rows = wire.rows(
-        "SELECT s.project_id, n.trend_model, s.kind, s.status, s.packed_data, date_trunc('hour', s.ended_at) AS hour"
+        "SELECT s.cell, n.trend_model, s.kind, s.status, s.packed_data, date_trunc('hour', s.ended_at) AS hour"
         " FROM ingest_span s JOIN ingest_session n USING (session_key) WHERE n.trend_model IS NOT NULL"
     )
     for row in rows:
@@ -84,7 +84,7 @@ def recounted_figures(wire: Wire) -> Figures:
         pruned = row["kind"] == "compact.pruned_messages"
         is_fact = row["kind"] == "compact.retention"
         is_fallback = row["kind"] == "compact.error" and "fallback" in data
-        figures[row["project_id"], row["hour"], row["trend_model"]] += Counter(
+        figures[project_of(row["cell"]), row["hour"], row["trend_model"]] += Counter(
             compactions=int(pruned),
             tokens_freed=data["tokens_before"] - data["tokens_after"] if pruned else 0,
             cache_lost_tokens=data["cache"]["invalidated_tokens"] if pruned else 0,
@@ -170,7 +170,7 @@ def test_the_command_counts_older_sessions_again() -> None:
             session_day=session.day,
             trace_id="t",
             span_id="p",
-            project_id=owner.pk,
+            cell=session.cell,
             seq=2,
             kind="compact.retention",
             ended_at=session.created_at,

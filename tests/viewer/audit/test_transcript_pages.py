@@ -146,7 +146,7 @@ def add_archival(session: Session, span_id: str, **data: Any) -> None:
         session_day=session.day,
         trace_id=f"t-{session.session_id}",
         span_id=span_id,
-        project_id=session.project_id,
+        cell=session.cell,
         seq=ord(span_id[0]),
         kind="compact.archival",
         started_at=timezone.now(),

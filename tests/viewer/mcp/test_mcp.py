@@ -40,7 +40,7 @@ def add_span(
     now = timezone.now()
     Span.objects.create(
         session_key=session.session_key, session_day=session.day, trace_id=f"t-{session.session_id}", span_id=span_id,
-        parent_id=parent or None, project_id=session.project_id, seq=session.last_seq + 1, kind=kind, name=kind,
+        parent_id=parent or None, cell=session.cell, seq=session.last_seq + 1, kind=kind, name=kind,
         started_at=now, ended_at=now, data=data or {}, payload=payload,
     )  # fmt: skip
     session.last_seq += 1

@@ -60,7 +60,7 @@ def add_span(session: Session, span_id: str, *, seq: int, **more: Any) -> None:
         session_day=session.day,
         trace_id=trace,
         span_id=span_id,
-        project_id=session.project_id,
+        cell=session.cell,
         seq=seq,
         **values,
     )
@@ -145,8 +145,8 @@ def test_metadata_and_public_names_are_found_by_everyone(ours: Project) -> None:
     """Trace names, environments and tool call ids. Names that may contain what a user said are content."""
     session = add_session(ours, "named", "x")
     Trace.objects.create(
+        cell=session.cell,
         trace_key=trace_key(ours.pk, "t9"),
-        project_id=ours.pk,
         trace_id="t9",
         session_key=session.session_key,
         source=2,

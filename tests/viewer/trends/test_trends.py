@@ -33,7 +33,7 @@ def add_compaction(owner: Project, name: str, at: datetime, *, kept: int, model:
             session_day=session.day,
             trace_id="t",
             span_id=f"c{number}",
-            project_id=owner.pk,
+            cell=session.cell,
             seq=2 + number,
             kind=kind,
             started_at=at,

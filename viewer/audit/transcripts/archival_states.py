@@ -15,7 +15,7 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
-from ingest.cells import cell_of
+from ingest.cells import cell_of, cells_of, project_of
 from ingest.models import Session, Transcript
 from ingest.storage.payloads import DATA, decode_data
 from viewer.kinds import ARCHIVAL
@@ -25,9 +25,9 @@ _DAYS = 14
 _MAX_EVENTS = 500
 
 _RECENT = f"""
-SELECT span.session_key, session.session_id, span.project_id, coalesce(span.ended_at, span.started_at), {DATA}
+SELECT span.session_key, session.session_id, span.cell, coalesce(span.ended_at, span.started_at), {DATA}
 FROM ingest_span span JOIN ingest_session session USING (session_key)
-WHERE span.kind = %s AND span.project_id = ANY(%s) AND span.session_day >= %s
+WHERE span.kind = %s AND span.cell = ANY(%s) AND span.session_day >= %s
 ORDER BY span.seq DESC LIMIT %s
 """  # noqa: S608 - a constant
 
@@ -51,12 +51,12 @@ def unstored_transcripts(projects: Iterable[int], *, now: datetime | None = None
     """Return the transcripts of the last two weeks that agents queued or could not archive, newest first."""
     since = (now or timezone.now()) - timedelta(days=_DAYS)
     with connection.cursor() as cursor:
-        cursor.execute(_RECENT, [ARCHIVAL, list(projects), since.date(), _MAX_EVENTS])
+        cursor.execute(_RECENT, [ARCHIVAL, cells_of(*projects), since.date(), _MAX_EVENTS])
         rows = cursor.fetchall()
     latest: dict[tuple[uuid.UUID, str], Archival] = {}
-    for key, session_id, project_id, at, data in rows:
+    for key, session_id, cell, at, data in rows:
         archival = read_archival(
-            decode_data(data), session_id=session_id, session_key=key, project_id=project_id, at=at
+            decode_data(data), session_id=session_id, session_key=key, project_id=project_of(cell), at=at
         )
         name = (key, archival.sha256 or f"step {archival.step}")
         # Rows are newest first. An older final state still wins over `queued`, because events may arrive in any order.

@@ -89,7 +89,9 @@ def _read_events(transcript: Transcript) -> dict[str, _Event]:
     session = Session.objects.filter(session_key=transcript.session_key).first()
     if session is None:
         return {}
-    rows = Span.objects.filter(session_key=session.session_key, session_day=session.day, kind__in=[SUMMARY, PRUNED])
+    rows = Span.objects.filter(
+        cell=session.cell, session_key=session.session_key, session_day=session.day, kind__in=[SUMMARY, PRUNED]
+    )
     columns = (RawSQL(column, []) for column in (payloads.DATA, payloads.PAYLOAD))  # noqa: S611
     events = {}
     for kind, stored_data, stored_payload in rows.order_by("seq").values_list("kind", *columns):
