@@ -18,7 +18,7 @@ _RETRY_AFTER_S = 5
 
 @sync_and_async_middleware
 def page_defaults(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    """Reject NUL in addresses, and keep responses out of shared caches."""
+    """Reject NUL in addresses, and keep responses out of caches."""
     if iscoroutinefunction(get_response):
 
         async def respond(request: HttpRequest) -> HttpResponseBase:
@@ -36,8 +36,8 @@ def _reject_nul(request: HttpRequest) -> HttpResponseBase | None:
 
 
 def _set_cache_control(response: HttpResponseBase) -> HttpResponseBase:
-    # The browser may show a page again, but only after checking that the user is still logged in.
-    response.headers.setdefault("Cache-Control", "private, no-cache")
+    # With no-cache, the Back button showed pages after a logout.
+    response.headers.setdefault("Cache-Control", "private, no-store")
     return response
 
 

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from ingest.http.endpoints import PRIVATE_HEADERS
+
 Message = Mapping[str, Any]
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -35,7 +37,7 @@ def with_deadline(application: Application, timeout_s: float) -> Application:
         except TimeoutError:
             if is_started:
                 raise
-            headers = [(b"content-type", b"text/plain"), (b"retry-after", b"5"), (b"cache-control", b"no-store")]
+            headers = [(b"content-type", b"text/plain"), (b"retry-after", b"5"), *PRIVATE_HEADERS]
             await send({"type": "http.response.start", "status": 503, "headers": headers})
             await send({"type": "http.response.body", "body": _BODY})
 

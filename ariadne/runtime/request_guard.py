@@ -146,6 +146,7 @@ def _guarded_request_class(base: Any, reactor: Any, endpoints: Collection[str]) 
             metrics.requests.labels(self._endpoint(), status).inc()
             body = f'{{"success":false,"code":"{code}","error":"{message}"}}'
             head = f"HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            head += "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
             self.channel.transport.write(f"{head}Connection: close\r\n\r\n{body}".encode())
 
         def _endpoint(self) -> str:

@@ -45,6 +45,8 @@ logger = logging.getLogger("ariadne.ingest")
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Response = tuple[int, bytes, list[tuple[bytes, bytes]]]
 
+# Of every response in front of Django, whose middleware sets the same.
+PRIVATE_HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _JSON = [(b"content-type", b"application/json")]
 _PROTOBUF = [(b"content-type", b"application/x-protobuf")]
 _JSON_TYPES = {"", "application/json", "text/json"}
@@ -76,7 +78,7 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         {
             "type": "http.response.start",
             "status": status,
-            "headers": [*headers, (b"content-length", str(len(body)).encode()), (b"cache-control", b"no-store")],
+            "headers": [*headers, (b"content-length", str(len(body)).encode()), *PRIVATE_HEADERS],
         }
     )
     await send({"type": "http.response.body", "body": body})

@@ -99,11 +99,18 @@ def is_own_origin(headers: Mapping[bytes, str]) -> bool:
         return True
     try:
         parts = urlsplit(origin)
-        hosts = [allowed.strip("[]") for allowed in settings.ALLOWED_HOSTS]
-        is_allowed = validate_host(urlsplit(f"//{host}").hostname or "", hosts)
     except ValueError:
         return False
-    return is_allowed and parts.scheme in {"http", "https"} and parts.netloc.lower() == host.lower()
+    return is_own_host(host) and parts.scheme in {"http", "https"} and parts.netloc.lower() == host.lower()
+
+
+def is_own_host(host: str) -> bool:
+    """Return True if a Host header names this server."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    return validate_host(name, [allowed.strip("[]") for allowed in settings.ALLOWED_HOSTS])
 
 
 async def _reject(receive: Any, send: Any) -> None:

@@ -23,7 +23,7 @@ from viewer.models import AuditEntry
 from viewer.search import indexer
 
 pytestmark = pytest.mark.django_db(transaction=True)
-URL = "http://ariadne.test/mcp"
+URL = "http://testserver/mcp"
 TOOLS = {"recall", "uncompact", "explain_compaction", "list_sessions", "search"}
 
 
