@@ -7,6 +7,7 @@ from django.contrib.auth.models import Group
 from django.db import models
 from django.utils import timezone
 
+from ingest.cells import AUDIT_LOG
 from ingest.models import InCell, Project
 
 
@@ -57,8 +58,17 @@ class ApiToken(models.Model):
         return f"{self.label} ({self.hint}…)"
 
 
+class AuditLog(models.Manager["AuditEntry"]):
+    """Query the cell of the audit log."""
+
+    def get_queryset(self) -> models.QuerySet[AuditEntry]:
+        return super().get_queryset().filter(cell=AUDIT_LOG)
+
+
 class AuditEntry(models.Model):
     """One entry of the append-only audit log. Each entry contains the hash of the previous one.
+
+    The log is one chain over all projects, and in one cell.
 
     A trigger rejects changes. There are no foreign keys, so that entries outlive the users and projects they name.
     """
@@ -68,7 +78,9 @@ class AuditEntry(models.Model):
         DENIED = "denied"
         NOT_FOUND = "not_found"
 
-    position = models.BigIntegerField(primary_key=True)
+    pk = models.CompositePrimaryKey("cell", "position")
+    cell = models.BigIntegerField(default=AUDIT_LOG, editable=False)
+    position = models.BigIntegerField()
     at = models.DateTimeField()
     actor_id = models.IntegerField(null=True)
     actor = models.TextField()
@@ -82,6 +94,7 @@ class AuditEntry(models.Model):
     detail = models.JSONField()
     previous = models.TextField()
     hash = models.TextField()
+    objects = AuditLog()
 
     class Meta:
         managed = False  # a flush must not truncate it

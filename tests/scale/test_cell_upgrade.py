@@ -12,7 +12,7 @@ import psycopg
 import pytest
 import zstandard
 from django.core.management import call_command
-from django.db import connection
+from django.db import connection, transaction
 from scale.plans import database
 
 from ingest.archive import transcripts, verification
@@ -20,7 +20,8 @@ from ingest.archive.hash_chain import Link, canonical, format_time
 from ingest.cells import cells_of
 from ingest.models import ChainLink, Content, Message, Transcript, session_key
 from ingest.storage import messages
-from viewer.models import Alert, AlertDelivery, Bookmark, Comment, Mention
+from viewer.audit import log
+from viewer.models import Alert, AlertDelivery, AuditEntry, Bookmark, Comment, Mention
 
 BEFORE = {"ingest": "0020_packed_data", "viewer": "0007_drop_compaction_parts"}
 OURS, THEIRS = 1, 2
@@ -95,6 +96,20 @@ def fill_alerts(client: psycopg.Connection[Any], project_id: int) -> None:
     insert(client, "viewer_alertdelivery", **sent, alert_id=alert_id, attempts=1, next_attempt_at=AT)
 
 
+def fill_audit_log(client: psycopg.Connection[Any]) -> None:
+    """Append an entry of each project, and one without a project."""
+    previous = ""
+    for position, project_id in enumerate((OURS, THEIRS, None)):
+        texts = dict.fromkeys(("actor", "address", "agent", "target", "reason"), f"text {project_id}")
+        entry = AuditEntry(
+            position=position, at=AT, action="login", outcome="ok", project_id=project_id, detail={"n": position},
+            previous=previous, **texts,
+        )  # fmt: skip
+        previous = log.entry_hash(entry)
+        names = ("position", "at", "action", "outcome", "project_id", "detail", "previous", *texts)
+        insert(client, "viewer_auditentry", **{name: getattr(entry, name) for name in names}, hash=previous)
+
+
 @pytest.fixture(scope="module")
 def upgraded(postgres: Any, django_db_blocker: Any) -> Iterator[None]:
     """A database that was filled in the state before cells, and migrated since."""
@@ -110,6 +125,7 @@ def upgraded(postgres: Any, django_db_blocker: Any) -> Iterator[None]:
                 fill_archive(client, project_id)
                 fill_comments(client, project_id)
                 fill_alerts(client, project_id)
+            fill_audit_log(client)
         call_command("migrate", verbosity=0)
         yield
     with psycopg.connect(postgres.dsn("postgres"), autocommit=True) as client:
@@ -136,8 +152,11 @@ def test_the_archive_is_intact(project_id: int, other_id: int) -> None:
 
 
 @pytest.mark.usefixtures("upgraded")
-@pytest.mark.parametrize("statement", ["UPDATE ingest_chainlink SET step = 9", "UPDATE ingest_content SET size = 0"])
-def test_the_archive_is_still_append_only(statement: str) -> None:
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE ingest_chainlink SET step = 9", "UPDATE ingest_content SET size = 0", "DELETE FROM viewer_auditentry"],
+)
+def test_archive_and_audit_log_are_still_append_only(statement: str) -> None:
     with pytest.raises(Exception, match="append-only"), connection.cursor() as cursor:
         cursor.execute(statement)
 
@@ -170,3 +189,16 @@ def test_alerts_keep_their_rules_and_deliveries(project_id: int) -> None:
     added = Alert.objects.create(cell=cell, rule=alert.rule, title="new")
     assert added.id > THEIRS
     added.delete()
+
+
+@pytest.mark.usefixtures("upgraded")
+def test_the_audit_log_is_intact() -> None:
+    """It is one chain over all projects, and the next entry continues it."""
+    assert log.find_problems() == []
+    assert list(AuditEntry.objects.order_by("position").values_list("project_id", "detail")) == [
+        (OURS, {"n": 0}), (THEIRS, {"n": 1}), (None, {"n": 2}),
+    ]  # fmt: skip
+    with transaction.atomic():
+        entry = log.record(log.Origin(OURS, "ann"), log.Action.LOGIN)
+        assert (entry.position, log.find_problems()) == (3, [])
+        transaction.set_rollback(True)
