@@ -229,3 +229,18 @@ def test_a_protected_task_is_whole():
     manager = bridge()
     assert users(manager.preflight("s", session_with(), protected=[0]))[0] == TASK
     assert manager.plan("s").user_limits == {}
+
+
+@pytest.mark.parametrize("floor", ["turn", "newest"])
+def test_a_task_that_does_not_fit_beside_the_newest_output_is_truncated(floor):
+    """It is the only user message. Without it, the agent would not know what to do."""
+    recorder = Recorder()
+    policy = {"renderer": "bridge", "floor": floor}
+    history = [{"role": "user", "content": TASK}, *tool_pair(1, "row " * 400), *tool_pair(2, "row " * 400)]
+    manager = small_manager(recorder, 2_400, 100, policy=policy)
+    prompt = manager.preflight("s", history)
+    assert MARKER.search(users(prompt)[0])
+    assert prompt[-1] == history[-1]
+    assert manager.remember("s").tokens <= 2_300
+    reductions = recorder.of("compact.policy_applied")[-1]["properties"]["reductions"]
+    assert any("the last user message is limited to" in reason for reason in reductions)

@@ -9,12 +9,21 @@ from typing import Literal, NamedTuple
 
 from compact.messages import Message
 from compact.messages.units import Unit
-from compact.planning.partition import Partition, Reduction, partition_for_bridge, partition_units, reduction_steps
+from compact.planning.partition import (
+    MIN_USER_TOKENS,
+    Partition,
+    Reduction,
+    partition_for_bridge,
+    partition_units,
+    reduction_steps,
+)
 from compact.planning.pruning import prune
 from compact.policy import CompactPolicy, Floor
 
 # A smaller limit for user messages is not worth another attempt.
 _MIN_USER_TOKENS = 100
+# The last user message gets these shares of the budget if it does not fit.
+_LAST_USER_SHARES = (0.5, 0.25)
 
 
 class Step(NamedTuple):
@@ -94,20 +103,30 @@ def _larger_steps(search: PartitionSearch) -> Iterator[Reduction]:
 
 
 def bridge_partitions(search: PartitionSearch) -> Iterator[Step]:
-    """Yield partitions that keep the newest user messages: those within the policy's limit, then within halves."""
-    conversation = search.conversation
-    last_user_tokens = search.policy.user_message_tokens
-    limit = min(search.policy.user_message_tokens, max(0, search.available_tokens // 2))
-    while True:
-        partition = partition_for_bridge(
-            conversation.units,
-            conversation.messages,
-            conversation.pins,
-            sizes=conversation.sizes,
-            user_tokens=limit,
-            last_user_tokens=last_user_tokens,
-        )
-        yield Step(partition, "", limit == 0)
-        if limit == 0:
-            return
+    """Yield partitions that keep the newest user messages: those within the policy's limit, then within halves.
+
+    The last one is whole up to the policy's limit, and truncated to a part of the budget if it does not fit.
+    """
+    most = search.policy.user_message_tokens
+    limit = min(most, max(0, search.available_tokens // 2))
+    while limit > 0:
+        yield Step(_bridge_partition(search, limit, most), "", False)
         limit = limit // 2 if limit > _MIN_USER_TOKENS else 0
+    yield Step(_bridge_partition(search, 0, most), "", True)
+    for share in _LAST_USER_SHARES:
+        tokens = int(search.available_tokens * share)
+        if MIN_USER_TOKENS <= tokens < most:
+            reason = f"over budget: the last user message is limited to {tokens:,} tokens"
+            yield Step(_bridge_partition(search, 0, tokens), reason, True)
+
+
+def _bridge_partition(search: PartitionSearch, user_tokens: int, last_user_tokens: int) -> Partition:
+    conversation = search.conversation
+    return partition_for_bridge(
+        conversation.units,
+        conversation.messages,
+        conversation.pins,
+        sizes=conversation.sizes,
+        user_tokens=user_tokens,
+        last_user_tokens=last_user_tokens,
+    )
