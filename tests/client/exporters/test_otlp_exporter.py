@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -10,8 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from compact.exporters import OTLPExporter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from compact.exporters import OTLPExporter, otlp_provider
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -106,6 +110,79 @@ def test_check_is_sent_as_span_with_span_events() -> None:
     assert value(decision.attributes, "compact.policy.trigger_pct") == 0.85
     assert decision.time_unix_nano - span.start_time_unix_nano == 2_000_000
     assert b"private text" not in request.raw
+
+
+PARTIAL = ExportTraceServiceResponse(partial_success={"rejected_spans": 1}).SerializeToString()
+
+
+@pytest.mark.req("A-FLT-2")
+@pytest.mark.parametrize(
+    ("answer", "is_stored"),
+    [
+        (Answer(content=b"<html>Log in</html>", headers={"Content-Type": "text/html"}), False),
+        (Answer(content=b"<html>Log in</html>", headers={"Content-Type": "application/x-protobuf"}), False),
+        (Answer(content=b"ok"), False),
+        (Answer(202, content=b'{"status": "accepted"}', headers={"Content-Type": "application/json"}), False),
+        (Answer(302, content=b"", headers={"Location": "/login"}), False),
+        (Answer(content=PARTIAL, headers={"Content-Type": "application/x-protobuf"}), False),
+        (Answer(content=b'{"partialSuccess": {}}', headers={"Content-Type": "application/json"}), True),
+        (Answer(content=b""), True),
+    ],
+)
+def test_only_the_answer_of_a_receiver_is_a_success(
+    answer: Answer, is_stored: bool, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The answer of a captive portal or a proxy, and rejected spans, are failures that are logged."""
+    otlp_provider._logged_at.clear()
+    with Receiver(answer) as receiver:
+        exporter = OTLPExporter(f"{receiver.url}/v1/traces", timeout_s=0.5)
+        for event in events():
+            exporter.emit(event)
+        assert exporter.flush(30) is is_stored
+        assert (exporter.stats()["failures"] > 0) is not is_stored
+        assert {request.path for request in receiver.requests} == {"/v1/traces"}
+        exporter.close()
+    assert bool(caplog.records or "rejected 1 spans" in capsys.readouterr().err) is not is_stored
+
+
+@pytest.mark.req("A-FLT-2")
+def test_dropped_events_are_counted_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first drop is said at once, and the number at the end."""
+    exporter = OTLPExporter(tracer_provider=TracerProvider())
+    exporter._queue._max_queue = 0
+    for event in events():
+        exporter.emit(event)
+    assert exporter.stats()["dropped"] == 3
+    exporter.close()
+    log = capsys.readouterr().err
+    assert log.count("Events are dropped") == log.count("3 events were dropped") == 1
+
+
+FORKED = """
+import multiprocessing, sys
+from compact import CompactConfig, CompactManager, Message, OTLPExporter
+exporter = OTLPExporter(sys.argv[1])
+manager = CompactManager(CompactConfig("gpt-5", 128_000, exporter=exporter))
+def run(name):
+    manager.preflight(name, [Message("user", "hello")])
+children = [multiprocessing.get_context("fork").Process(target=run, args=(f"child-{n}",)) for n in range(3)]
+for child in children: child.start()
+for child in children: child.join()
+"""
+
+
+@pytest.mark.req("A-FLT-2")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_forked_children_export_their_last_events() -> None:
+    """Each child exports its check before it ends."""
+    with Receiver() as receiver:
+        command = [sys.executable, "-W", "ignore", "-c", FORKED, f"{receiver.url}/v1/traces"]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (result.returncode, result.stderr) == (0, "")
+        messages = [ExportTraceServiceRequest.FromString(request.raw) for request in receiver.requests]
+    spans = [s for message in messages for r in message.resource_spans for c in r.scope_spans for s in c.spans]
+    sessions = sorted(value(span.attributes, "gen_ai.conversation.id") for span in spans)
+    assert sessions == ["child-0", "child-1", "child-2"]
 
 
 @pytest.mark.req("P-EXP-1")

@@ -7,7 +7,6 @@ builds the spans, so `emit` only appends to a queue. Nothing here raises into th
 
 from __future__ import annotations
 
-import atexit
 import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from compact.delivery.batcher import Batcher, Sink
+from compact.delivery.counts import Counts
+from compact.delivery.process_exit import add_exit_handler, remove_exit_handler
 from compact.delivery.stderr import log_problem
 from compact.events import CheckEvent
 from compact.exporters.otlp_provider import EventIds, OwnProvider, application_provider
@@ -50,6 +51,8 @@ class OTLPExporter:
 
         self._get_context = get_current
         self._exit_timeout_s = exit_timeout_s
+        self._counts = Counts()
+        self._is_closed = False
         self._own: OwnProvider | None = None
         ids = EventIds()
         provider = tracer_provider or (None if endpoint else application_provider())
@@ -57,15 +60,26 @@ class OTLPExporter:
             self._own = OwnProvider(endpoint, headers=headers, service_name=service_name, timeout_s=timeout_s, ids=ids)
             provider = self._own.provider
         self._spans = _SpanBuilder(
-            provider.get_tracer("compact"), ids, include_payload=include_payload, own_provider=self._own
+            provider.get_tracer("compact"),
+            ids,
+            include_payload=include_payload,
+            own_provider=self._own,
+            counts=self._counts,
         )
         self._queue = Batcher(self._spans, max_queue=16_384, max_batch=512, interval_s=0.05, name="compact-otlp")
         # Registered after the provider's own handler, so it runs first and its spans are still sent.
-        atexit.register(self.close)
+        add_exit_handler(self.close)
 
     def emit(self, event: dict[str, Any]) -> None:
         """Queue the event together with the current context."""
-        self._queue.put({"event": event, "context": self._get_context()})
+        if not self._queue.put({"event": event, "context": self._get_context()}):
+            self._counts.drop(1)
+            if self._counts.dropped == 1:
+                log_problem("compact", "The queue of the OpenTelemetry exporter is full or closed. Events are dropped.")
+
+    def stats(self) -> dict[str, int]:
+        """Return the number of events that were dropped and of exports that failed since this process started."""
+        return {"dropped": self._counts.dropped, "failures": self._own.failures if self._own is not None else 0}
 
     def flush(self, timeout_s: float = 2.0) -> bool:
         """Wait until every event is a span and, with an own provider, exported. Return False on timeout or failure."""
@@ -78,7 +92,12 @@ class OTLPExporter:
 
     def close(self) -> None:
         """Export the remaining events and shut down the exporter's own provider."""
-        atexit.unregister(self.close)
+        if self._is_closed:
+            return
+        self._is_closed = True
+        remove_exit_handler(self.close)
+        if self._counts.dropped:
+            log_problem("compact", f"{self._counts.dropped:,} events were dropped because the queue was full.")
         # The SDK's shutdown can hang if the receiver is unreachable. The worker runs it, so that the deadline applies,
         # because no thread can be started when the interpreter exits.
         self._spans.accept(self._queue.close(self._exit_timeout_s))
@@ -90,8 +109,15 @@ class _SpanBuilder(Sink):
     """Turns events into spans on the worker thread."""
 
     def __init__(
-        self, tracer: Tracer, ids: EventIds, *, include_payload: bool, own_provider: OwnProvider | None
+        self,
+        tracer: Tracer,
+        ids: EventIds,
+        *,
+        include_payload: bool,
+        own_provider: OwnProvider | None,
+        counts: Counts,
     ) -> None:
+        self._counts = counts
         self.has_exported = False
         self._tracer = tracer
         self._ids = ids
@@ -110,6 +136,7 @@ class _SpanBuilder(Sink):
                 log_problem("compact", f"Cannot export an event to OpenTelemetry: {type(error).__name__}: {error}")
 
     def after_fork(self) -> None:
+        self._counts.reset()
         self._open.clear()
 
     def stop(self) -> None:

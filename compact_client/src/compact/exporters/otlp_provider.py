@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import re
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from compact.delivery.stderr import log_problem
+
 if TYPE_CHECKING:
+    import requests
     from opentelemetry.sdk.trace import TracerProvider as SDKTracerProvider
     from opentelemetry.trace import TracerProvider
 
 _HEX = re.compile(r"[0-9a-f]+\Z")
 _REPEAT_LOG_S = 60.0
+# The SDK tries again after this status.
+_NOT_A_RECEIVER = 502
 
 
 class EventIds:
@@ -70,13 +76,58 @@ class OwnProvider:
                     owner.failures += 1
                 return result
 
-        exporter = CountingExporter(endpoint, headers=dict(headers) if headers else None, timeout=timeout_s)
+        exporter = CountingExporter(
+            endpoint, headers=dict(headers) if headers else None, timeout=timeout_s, session=self._session()
+        )
         provider = TracerProvider(
             resource=Resource.create({"service.name": service_name}), id_generator=cast(Any, ids), shutdown_on_exit=True
         )
         provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=50))
         logging.getLogger("opentelemetry.exporter.otlp").addFilter(_limit_repeats)
         return provider
+
+    def _session(self) -> requests.Session:
+        """Return a session in which only the answer of an OTLP receiver is a success."""
+        import requests
+
+        session = requests.Session()
+        session.hooks["response"] = [self._check]
+        return session
+
+    def _check(self, response: requests.Response, **_: Any) -> None:
+        """Turn the answer of a captive portal or a proxy into an error, because it has stored nothing."""
+        # The SDK takes any answer below 400 as a success, and redirects would turn the POST into a GET.
+        if response.status_code >= 400:
+            return
+        rejected = rejected_spans(response.headers.get("Content-Type", ""), response.content)
+        if response.status_code >= 300 or rejected is None:
+            response.reason = f"HTTP {response.status_code}, but no OTLP receiver answers at this address"
+            response.status_code = _NOT_A_RECEIVER
+        elif rejected:
+            self.failures += 1
+            log_problem("compact", f"The OpenTelemetry receiver rejected {rejected:,} spans.")
+
+
+def rejected_spans(content_type: str, body: bytes) -> int | None:
+    """Return the number of rejected spans in a receiver's answer, or None if it is no answer to an export."""
+    from google.protobuf.json_format import ParseDict, ParseError
+    from google.protobuf.message import DecodeError
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+    # A success without anything to say is an empty message, which takes no bytes.
+    if not body:
+        return 0
+    message = ExportTraceServiceResponse()
+    try:
+        if "protobuf" in content_type:
+            message.ParseFromString(body)
+        elif "json" in content_type:
+            ParseDict(json.loads(body), message)
+        else:
+            return None
+    except (DecodeError, ParseError, ValueError, AttributeError, TypeError):
+        return None
+    return int(message.partial_success.rejected_spans)
 
 
 def application_provider() -> TracerProvider | None:
