@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import sys
+import tracemalloc
 import zipfile
 from typing import Any
 
@@ -145,6 +146,31 @@ def test_malicious_bundles_are_rejected_in_bounded_memory(monkeypatch):
         report = bundle.verify(data)
         assert not report.ok and report.checks[0].name == "format"
     assert not bundle.verify("no-such-file.zip").ok
+
+
+@pytest.mark.parametrize("name", ["transcript.jsonl", "chain.json"])
+def test_a_large_file_is_not_read_into_memory(tmp_path, name: str):
+    """Files of any size are hashed in pieces. Those that are parsed have a limit of their own."""
+    line = b'{"content":"' + b"x" * 999_985 + b'"}\n'
+    text = line * 100
+    file = tmp_path / "large.zip"
+    if name == "transcript.jsonl":
+        digest = hashlib.sha256(text).hexdigest()
+        chain = [{**links(1)[0], "sha256": digest, "manifest": {"messages": 100, "redactions": {}}}]
+        chain[0]["chain"] = bundle.link_hash(chain[0])
+        file.write_bytes(make_bundle(transcript=text, chain=chain, step=1, archived_sha256=digest))
+    else:
+        file.write_bytes(replace_files(make_bundle(), chain_json=text))
+    del text
+    tracemalloc.start()
+    try:
+        report = bundle.verify(file)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 40_000_000
+    assert report.ok == (name == "transcript.jsonl"), report.checks
+    assert report.ok or "chain.json has more than 16,777,216 bytes" in report.checks[0].detail
 
 
 @pytest.mark.parametrize("key", ["", "xyz", "00", "{}", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----"])

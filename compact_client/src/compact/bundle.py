@@ -27,6 +27,10 @@ FORMAT = "ariadne-bundle/1"
 CHAIN_VERSION = "ariadne-chain/1"
 PARTS = ("transcript.jsonl", "summary.json", "plan.json", "ledger.json", "chain.json")
 MAX_BYTES = 512 * 1024 * 1024
+# The files that are parsed. The others are only hashed, in pieces.
+_PARSED = {"manifest.json", "manifest.sig", "chain.json"}
+_MAX_PARSED_BYTES = 16 * 1024 * 1024
+_PIECE_BYTES = 1024 * 1024
 _LINK_FIELDS = ("project", "session", "position", "kind", "step", "time", "sha256", "manifest", "previous")
 _README = """This is an Ariadne audit bundle. Verify it: compactctl verify <this file> --key <the server's public key>
 To verify it without compactctl: manifest.sig is the base64 Ed25519 signature of manifest.json, and manifest.json
@@ -84,7 +88,7 @@ def verify(bundle: bytes | str | Path, *, public_key: str | bytes | None = None)
     with source:
         try:
             files = _read(source)
-            manifest = json.loads(files["manifest.json"])
+            manifest = json.loads(files["manifest.json"].data)
             if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
                 return Report((Check("format", False, f"Not a bundle in the format {FORMAT}."),))
             return Report(tuple(_checks(files, manifest, public_key)), manifest)
@@ -126,38 +130,59 @@ class _UnreadableBundle(Exception):
     """The file is not a bundle, or a malicious one."""
 
 
-def _read(source: Any) -> dict[str, bytes]:
-    files: dict[str, bytes] = {}
+@dataclass(frozen=True, slots=True)
+class _File:
+    """The facts of a file that the checks need. `data` is empty unless the file is parsed."""
+
+    sha256: str
+    line_count: int
+    data: bytes
+
+
+def _read(source: Any) -> dict[str, _File]:
+    files: dict[str, _File] = {}
     remaining = MAX_BYTES
     allowed = {"README.txt", "manifest.json", "manifest.sig", *PARTS}
     with zipfile.ZipFile(source) as archive:
         for entry in archive.infolist():
             if entry.filename not in allowed or entry.filename in files:
                 raise _UnreadableBundle(f"unexpected file {entry.filename!r}")
-            # The sizes in the ZIP directory can be false, so limit what is actually read.
             with archive.open(entry) as stream:
-                data = stream.read(remaining + 1)
-            if len(data) > remaining:
-                raise _UnreadableBundle(f"it has more than {MAX_BYTES:,} bytes when unpacked")
-            remaining -= len(data)
-            files[entry.filename] = data
+                files[entry.filename], size = _read_file(stream, entry.filename, remaining)
+            remaining -= size
     return files
 
 
-def _checks(files: Mapping[str, bytes], manifest: Mapping[str, Any], pinned: str | bytes | None) -> Iterator[Check]:
+def _read_file(stream: Any, name: str, max_bytes: int) -> tuple[_File, int]:
+    """Return a file and its size. The sizes in the ZIP directory can be false, so limit what is actually read."""
+    digest, line_count, size, data = hashlib.sha256(), 0, 0, bytearray()
+    while piece := stream.read(_PIECE_BYTES):
+        size += len(piece)
+        if size > max_bytes:
+            raise _UnreadableBundle(f"it has more than {MAX_BYTES:,} bytes when unpacked")
+        if name in _PARSED:
+            if size > _MAX_PARSED_BYTES:
+                raise _UnreadableBundle(f"{name} has more than {_MAX_PARSED_BYTES:,} bytes")
+            data += piece
+        digest.update(piece)
+        line_count += piece.count(b"\n")
+    return _File(digest.hexdigest(), line_count, bytes(data)), size
+
+
+def _checks(files: Mapping[str, _File], manifest: Mapping[str, Any], pinned: str | bytes | None) -> Iterator[Check]:
     yield _check_signature(files, manifest, pinned)
     yield _check_files(files, manifest)
-    links: list[dict[str, Any]] = json.loads(files["chain.json"])["links"]
+    links: list[dict[str, Any]] = json.loads(files["chain.json"].data)["links"]
     yield _check_chain(links)
     step_links = [link for link in links if link["step"] == manifest["step"] and link["kind"] == "stored"]
     yield _check_step(step_links, manifest)
     yield _check_transcript(files["transcript.jsonl"], step_links, manifest)
 
 
-def _check_signature(files: Mapping[str, bytes], manifest: Mapping[str, Any], pinned: str | bytes | None) -> Check:
+def _check_signature(files: Mapping[str, _File], manifest: Mapping[str, Any], pinned: str | bytes | None) -> Check:
     own_key = parse_public_key(str(manifest["public_key"]))
     key = own_key if pinned is None else parse_public_key(pinned)
-    text, signature = files["manifest.json"], base64.b64decode(files["manifest.sig"])
+    text, signature = files["manifest.json"].data, base64.b64decode(files["manifest.sig"].data)
     if _is_signed_by(key, text, signature):
         source = "the given key" if pinned is not None else "the key in the bundle. Use --key to check whose key it is"
         return Check("signature", True, f"Signed with {source}.")
@@ -181,12 +206,12 @@ def _is_signed_by(key: bytes, message: bytes, signature: bytes) -> bool:
     return True
 
 
-def _check_files(files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Check:
+def _check_files(files: Mapping[str, _File], manifest: Mapping[str, Any]) -> Check:
     listed = manifest["files"]
     for name in PARTS:
         if name not in files or name not in listed:
             return Check("files", False, f"{name} is missing.")
-        if hashlib.sha256(files[name]).hexdigest() != listed[name]["sha256"]:
+        if files[name].sha256 != listed[name]["sha256"]:
             return Check("files", False, f"{name} was changed after signing.")
     return Check("files", True, f"{len(PARTS)} files match the manifest.")
 
@@ -209,11 +234,11 @@ def _check_step(step_links: list[dict[str, Any]], manifest: Mapping[str, Any]) -
     return Check("step", False, f"Step {manifest['step']} is not in the chain with the SHA-256 {archived}.")
 
 
-def _check_transcript(text: bytes, step_links: list[dict[str, Any]], manifest: Mapping[str, Any]) -> Check:
-    count = text.count(b"\n")
+def _check_transcript(transcript: _File, step_links: list[dict[str, Any]], manifest: Mapping[str, Any]) -> Check:
+    count = transcript.line_count
     if not step_links or count != step_links[0]["manifest"]["messages"]:
         return Check("transcript", False, f"{count} messages, which is not the number that was archived.")
-    if hashlib.sha256(text).hexdigest() == manifest["archived_sha256"]:
+    if transcript.sha256 == manifest["archived_sha256"]:
         return Check("transcript", True, f"{count} messages, identical to the archived transcript.")
     redactions = manifest.get("redacted_on_export")
     if redactions:
