@@ -24,6 +24,9 @@ class SmallDisk:
         with self._filler.open("wb") as filler:
             os.posix_fallocate(filler.fileno(), 0, shutil.disk_usage(self.folder).free - leave_bytes)
 
+    def make_read_only(self) -> None:
+        subprocess.run(["mount", "-o", "remount,ro", str(self.folder)], check=True)
+
     def make_room(self) -> None:
         self._filler.unlink(missing_ok=True)
 

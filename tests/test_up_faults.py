@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -123,21 +122,70 @@ def test_a_full_disk_is_named_once(disk: SmallDisk, tmp_path: Path) -> None:
     assert not [line for line in lines if "database_unreachable" in line or "error ignored" in line]
 
 
-def test_postgres_that_cannot_start_is_tried_less_often(disk: SmallDisk, tmp_path: Path) -> None:
-    """The supervisor says once why, and how much is free. Postgres is back as soon as there is room."""
-    data_dir, log = disk.folder / "data", tmp_path / "up.log"
+def test_postgres_that_cannot_start_is_tried_less_often(tmp_path: Path, prepared_data: Path) -> None:
+    """The supervisor says once why. Postgres is back when the reason is gone."""
+    data_dir, log = tmp_path / "data", tmp_path / "up.log"
+    copy_prepared(prepared_data, data_dir)
+    configuration = data_dir / "postgres" / "postgresql.conf"
+    valid = configuration.read_text()
     with log.open("wb") as output, run_up(data_dir, stdout=output, stderr=output):
         assert wait_until(lambda: is_ready(data_dir))
-        assert send(data_dir, 0).status_code == 200
-        disk.fill()
+        configuration.write_text(f"{valid}\nno_such_setting = 1\n")
         killed = kill_postgres(data_dir)
         assert wait_until(lambda: "Postgres does not run" in log.read_text())
-        answer = send(data_dir, 1)
-        assert answer.status_code == 503
-        disk.make_room()
+        starts = (data_dir / "postgres.log").read_text().count("no_such_setting")
+        assert wait_until(lambda: (data_dir / "postgres.log").read_text().count("no_such_setting") > starts)
+        assert send(data_dir, 1).status_code == 503
+        configuration.write_text(valid)
         assert wait_until(lambda: is_ready(data_dir) and send(data_dir, 2).status_code == 200)
         assert postgres_pid(data_dir) != killed
         assert wait_until(lambda: "Postgres is running again" in log.read_text())
     text = log.read_text()
     assert text.count("Postgres has stopped. Restarting") == text.count("Postgres does not run") == 1
-    assert re.search(r"No space left on device: \d\.\d MB free in ", text)
+    assert "configuration file" in text and "contains errors" in text
+
+
+def start_and_wait(data_dir: Path) -> tuple[int, str]:
+    """Run `make up` until it ends, and return its exit code and output."""
+    with run_up(data_dir, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        output, _ = process.communicate(timeout=60)
+        return process.returncode, output.decode()
+
+
+@pytest.mark.parametrize("has_data", [False, True])
+def test_a_read_only_folder_is_one_message(disk: SmallDisk, has_data: bool) -> None:
+    """It names the folder and the reason, without a traceback."""
+    data_dir = disk.folder / ("data" if has_data else "new")
+    data_dir.mkdir(exist_ok=True)
+    disk.make_read_only()
+    code, output = start_and_wait(data_dir)
+    assert code == 1
+    assert f"could not start: cannot write to DATA_DIR={data_dir}: Read-only file system" in output
+    assert "Traceback" not in output
+
+
+def test_a_start_on_a_full_disk_is_one_message(disk: SmallDisk) -> None:
+    """It says how much is free."""
+    disk.fill()
+    code, output = start_and_wait(disk.folder / "data")
+    assert code == 1
+    assert "No space left on device" in output and "MB free" in output
+    assert "Traceback" not in output
+
+
+def test_of_two_starts_on_a_new_folder_one_is_rejected(tmp_path: Path) -> None:
+    """The other one creates the database. The output has nothing of initdb."""
+    data_dir = tmp_path / "new"
+    processes = []
+    with ExitStack() as stack:
+        for _ in range(2):
+            process = stack.enter_context(run_up(data_dir, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+            processes.append(process)
+        assert wait_until(lambda: any(process.poll() is not None for process in processes))
+        (loser,) = [process for process in processes if process.poll() is not None]
+        assert loser.stdout is not None
+        output = loser.stdout.read().decode()
+        assert loser.returncode == 1
+        assert f"Another Ariadne server is already running on {data_dir}" in output
+        assert "initdb" not in output and "Traceback" not in output
+        assert wait_until(lambda: is_ready(data_dir))

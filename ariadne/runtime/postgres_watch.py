@@ -49,7 +49,7 @@ class PostgresWatch:
             self._report(self._postgres.failure_reason())
         try:
             self._postgres.start()
-        except (PostgresError, OSError):
+        except PostgresError:
             return  # the next attempt follows
         self._started_at = time.monotonic()
 

@@ -16,6 +16,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -136,6 +137,10 @@ def _data_dir() -> Path:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StartupError(f"cannot create DATA_DIR={folder}: {error.strerror}") from None
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise StartupError(f"cannot write to DATA_DIR={folder}: {error.strerror}") from None
     os.environ["DATA_DIR"] = str(folder)
     return folder
 
@@ -207,6 +212,8 @@ def _prepare(data_dir: Path, url: str) -> dict[str, object]:
         call_command("setup", url=url, verbosity=0)
     except (CommandError, ImproperlyConfigured) as error:
         raise StartupError(str(error)) from None
+    except OSError as error:
+        raise StartupError(f"cannot write to DATA_DIR={data_dir}: {error.strerror}") from None
     connections.close_all()
     credentials: dict[str, object] = json.loads((data_dir / "credentials.json").read_text())
     return credentials
