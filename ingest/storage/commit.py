@@ -96,6 +96,7 @@ class Committed:
     seq: int = 0
     stored: int = 0
     sessions: set[uuid.UUID] = field(default_factory=set)
+    created: set[uuid.UUID] = field(default_factory=set)
     opened: list[SpanKey] = field(default_factory=list)
     closed: list[SpanKey] = field(default_factory=list)
     messages: list[bytes] = field(default_factory=list)
@@ -152,6 +153,7 @@ async def write(
     moved_keys = {key for move in moves for key in (move.old_key, move.new_key)}
     session_keys = {*spans, *(assignment.session_key for assignment in assignments.values()), *moved_keys}
     new_sessions = await _find_new_sessions(pipeline, session_keys, session_ids, sessions)
+    result.created = set(new_sessions)
     await _move_spans(pipeline, cell, moves, days)
     deltas: Deltas = {}
     changed_spans = await _merge_stored_spans(pipeline, cell, spans, days, deltas, maybe_stored, result)
@@ -263,7 +265,7 @@ async def _merge_stored_spans(
     result: Committed,
 ) -> SessionSpans:
     """Merge spans with their stored versions, which are deleted. Return the spans to insert."""
-    stored = await _find_stored_spans(pipeline, cell, session_spans, days, maybe_stored)
+    stored = await _find_stored_spans(pipeline, cell, session_spans, days, maybe_stored, result.created)
     to_insert: SessionSpans = {}
     replaced: SessionSpans = {}
     for key, spans in session_spans.items():
@@ -303,19 +305,32 @@ def _merge_with_stored(spans: list[Span], stored: dict[SpanKey, Span]) -> tuple[
 
 
 async def _find_stored_spans(
-    pipeline: Pipeline, cell: int, session_spans: SessionSpans, days: Days, maybe_stored: Container[SpanKey] | None
+    pipeline: Pipeline,
+    cell: int,
+    session_spans: SessionSpans,
+    days: Days,
+    maybe_stored: Container[SpanKey] | None,
+    created: Container[uuid.UUID],
 ) -> dict[SpanKey, Span]:
     """Return the stored versions of spans that may already be in the table."""
     candidates = session_spans
+    probes: set[SpanKey] = set()
     if maybe_stored is not None:
         candidates = {}
         for key, spans in session_spans.items():
-            if matches := [span for span in spans if (span.trace_id, span.span_id) in maybe_stored]:
+            # A sender that got no answer sends a batch again. Then its ends are stored, and probably all of it.
+            ends = [] if key in created else [spans[0], spans[-1]]
+            probes |= {name for span in ends if (name := (span.trace_id, span.span_id)) not in maybe_stored}
+            names = {(span.trace_id, span.span_id): span for span in spans}
+            if matches := [span for name, span in names.items() if name in probes or name in maybe_stored]:
                 candidates[key] = matches
     if not candidates:
         return {}
     (rows,) = await pipeline.fetch((_FIND_SPANS, (*_key_arrays(candidates, days), cell)))
-    return {(span.trace_id, span.span_id): span for span in map(read_span, rows)}
+    stored = {(span.trace_id, span.span_id): span for span in map(read_span, rows)}
+    if probes & stored.keys():
+        return await _find_stored_spans(pipeline, cell, session_spans, days, None, created)
+    return stored
 
 
 def _key_arrays(session_spans: SessionSpans, days: Days) -> tuple[list[uuid.UUID], list[date], list[str], list[str]]:
