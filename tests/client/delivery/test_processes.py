@@ -121,3 +121,35 @@ def test_events_of_children_survive_an_unreachable_server(mode: str, tmp_path: P
             assert set(sent_events(receiver)) == set(EXPECTED)
             kept = Counter(event["trace_id"] for event in receiver.events)
     assert sum(kept.values()) >= 2 * sum(EXPECTED.values())
+
+
+SIGNALED = """
+import os, signal, sys
+from compact.delivery.segments import Segment
+from compact.exporters import AriadneExporter
+exporter = AriadneExporter(sys.argv[1], "key", spool_dir=sys.argv[2])
+def emit(name):
+    exporter.emit({"event": "compact.check", "session_id": "s", "trace_id": "t", "span_id": name})
+append = Segment.append
+def interrupted(segment, record):
+    Segment.append = append
+    os.kill(os.getpid(), signal.SIGUSR1)
+    append(segment, record)
+pid = os.fork()
+if pid == 0:
+    signal.signal(signal.SIGUSR1, lambda *_: emit("handler"))
+    Segment.append = interrupted
+    emit("interrupted")
+    assert exporter.flush(60)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+def test_a_signal_handler_of_a_child_may_emit(tmp_path: Path) -> None:
+    """Also while its thread is writing an event."""
+    with Receiver() as receiver:
+        command = [sys.executable, "-W", "ignore", "-c", SIGNALED, receiver.url, str(tmp_path)]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert sent_events(receiver) == Counter(["interrupted", "handler"])

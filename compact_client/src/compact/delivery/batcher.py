@@ -80,9 +80,7 @@ class Batcher:
         length = len(queue)
         if length >= self._max_queue:
             return False
-        if self._is_direct:
-            self._sink.accept([event])
-            self.wake()
+        if self._is_direct and self._store(event):
             return True
         queue.append(event)
         # Wake the worker once per batch: setting an Event costs more than the rest of this method.
@@ -93,6 +91,20 @@ class Batcher:
             self._wake.set()
         elif length == self._max_batch:
             self._full.set()
+        return True
+
+    def _store(self, event: Event) -> bool:
+        """Hand an event to the sink on this thread. Return False if the thread is doing that already."""
+        thread = threading.get_ident()
+        if thread in self._storing:
+            # A signal handler that emits while its thread holds the sink's lock. The worker takes this event.
+            return False
+        self._storing.add(thread)
+        try:
+            self._sink.accept([event])
+        finally:
+            self._storing.discard(thread)
+        self.wake()
         return True
 
     def wake(self) -> None:
@@ -179,6 +191,7 @@ class Batcher:
         self._thread = None
         self._is_idle = True
         self._is_closing = False
+        self._storing: set[int] = set()
         self._choose_way()
 
     def _choose_way(self) -> None:
