@@ -12,7 +12,7 @@ export PROCESSES ?= 1
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-client test-matrix test-release dist docs lint lint-fast format types requirements bench soak lock browser clean
+.PHONY: help up test test-client test-matrix test-release dist docs lint lint-fast format types requirements bench histories soak lock browser clean
 
 help: ## list all targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -73,6 +73,10 @@ format: $(VENV)/.dev ## format the code and apply safe fixes
 
 bench: $(VENV)/.bench ## run the benchmarks, which takes minutes
 	@$(BIN)/python -m pytest tests/bench -q -s -p no:cacheprovider --timeout=3600
+
+histories: $(VENV)/.dev ## play 2,000 random sessions through all layouts. FIRST and COUNT repeat some
+	@HISTORIES_FIRST=$${FIRST:-$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')} HISTORIES_COUNT=$${COUNT:-2000} \
+		$(BIN)/python -m pytest -q -p no:cacheprovider --numprocesses 2 tests/providers/histories -k session_is_right
 
 soak: $(VENV)/.dev ## run agents, pages and faults for ten minutes
 	@$(BIN)/python -m tests.soak

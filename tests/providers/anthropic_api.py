@@ -54,9 +54,10 @@ def validate(body: dict[str, Any], signatures: Signatures, *, is_beta: bool = Fa
     turns = _turns(body["messages"])
     if turns[0][0] != "user":
         raise anthropic_rejection('messages: first message must use the "user" role')
+    _validate_instructions(body["messages"])
     _validate_pairs(turns)
-    _validate_server_tools(turns)
-    if turns[-1][0] == "assistant":
+    is_paused = _validate_server_tools(turns)
+    if turns[-1][0] == "assistant" and not is_paused:
         text = "This model does not support assistant message prefill. The conversation must end with a user message."
         raise anthropic_rejection(text)
     _validate_thinking(body, turns, signatures)
@@ -159,6 +160,24 @@ def _turns(messages: list[dict[str, Any]]) -> list[tuple[str, list[tuple[str, Bl
     return turns
 
 
+def _validate_instructions(messages: list[dict[str, Any]]) -> None:
+    """Check the place of instructions among the messages, as the page about mid-conversation system messages says."""
+    for index, message in enumerate(messages):
+        if message["role"] != "system":
+            continue
+        before, after = messages[index - 1], messages[index + 1 : index + 2]
+        follows_server_tool = (
+            before["role"] == "assistant"
+            and _blocks(before["content"])[-1:]
+            and (_blocks(before["content"])[-1]["type"] in ("server_tool_use", "mcp_tool_use"))
+        )
+        if before["role"] != "user" and not follows_server_tool:
+            raise anthropic_rejection(f"messages.{index}: a `system` message must follow a `user` message")
+        if after and after[0]["role"] != "assistant":
+            text = "a `system` message must be the last one or be followed by an `assistant` message"
+            raise anthropic_rejection(f"messages.{index}: {text}")
+
+
 def _validate_pairs(turns: list[tuple[str, list[tuple[str, Block]]]]) -> None:
     pending: list[str] = []
     used: set[str] = set()
@@ -184,8 +203,11 @@ def _validate_pairs(turns: list[tuple[str, list[tuple[str, Block]]]]) -> None:
         raise anthropic_rejection(f"{text}{', '.join(pending)}. {rest}")
 
 
-def _validate_server_tools(turns: list[tuple[str, list[tuple[str, Block]]]]) -> None:
-    """Check the tools that the API runs. Their result may come after a pause, or after the tools of a program."""
+def _validate_server_tools(turns: list[tuple[str, list[tuple[str, Block]]]]) -> bool:
+    """Check the tools that the API runs. Their result may come after a pause, or after the tools of a program.
+
+    Return True if one of them is still running.
+    """
     open_calls: dict[str, str] = {}
     known: set[str] = set()
     for role, blocks in turns:
@@ -211,6 +233,7 @@ def _validate_server_tools(turns: list[tuple[str, list[tuple[str, Block]]]]) -> 
                 raise anthropic_rejection(text)
             else:
                 open_calls.pop(block["tool_use_id"], None)
+    return bool(open_calls)
 
 
 def _leading_results(blocks: list[Block]) -> list[str]:

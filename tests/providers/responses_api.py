@@ -287,7 +287,7 @@ def _validate_reasoning(items: list[Item], store: Store) -> None:
 def _is_follower(item: Item | None, expected: Item | None) -> bool:
     if item is None:
         return False
-    if expected is None or (item.get("id") and item["id"] == expected["id"]):
+    if expected is None or (item.get("id") and item["id"] == expected.get("id")):
         return True
     if expected["type"] == "message":
         return item.get("role") == "assistant" and text_of(item.get("content")) == text_of(expected["content"])

@@ -14,10 +14,12 @@ class ApiRules:
     """True if the first message that is no instruction must be the user's."""
     merges_roles: bool = False
     """True if messages of one role that follow each other are one turn."""
+    instructions_follow_user: bool = False
+    """True if an instruction among the messages must be alone between a turn of the user and one of the assistant."""
     outputs_follow_calls: bool = True
     """True if no other turn may stand between a call and its output."""
 
 
-ANTHROPIC_RULES: Final = ApiRules(starts_with_user=True, merges_roles=True)
+ANTHROPIC_RULES: Final = ApiRules(starts_with_user=True, merges_roles=True, instructions_follow_user=True)
 CHAT_RULES: Final = ApiRules()
 RESPONSES_RULES: Final = ApiRules(outputs_follow_calls=False)

@@ -68,6 +68,8 @@ class BlockKind:
     """The kind as which its attachment is counted."""
     is_item: bool = False
     """True for an item of the Responses API, which is not in the content of a message."""
+    is_instruction: bool = False
+    """True for an item with which the host instructs the model from here on, like a developer message."""
     is_sealed: bool = False
     """True for a block that replaces everything before it, and that only the provider can read."""
 
@@ -171,8 +173,8 @@ _ROWS: Final = (
     _item("mcp_call", Content.CALL, is_hosted=True, links=("approval_request_id",)),
     _item("mcp_list_tools", Content.DATA),
     _item("item_reference", Content.DATA),
-    _item("additional_tools", Content.DATA),
-    _item("configuration_update", Content.DATA),
+    _item("additional_tools", Content.DATA, is_instruction=True),
+    _item("configuration_update", Content.DATA, is_instruction=True),
     _item("compaction_trigger", Content.DATA),
     BlockKind("input_text", Format.RESPONSES, Content.TEXT),
     BlockKind("output_text", Format.RESPONSES, Content.TEXT),
@@ -183,6 +185,7 @@ _ROWS: Final = (
     BlockKind("input_file", Format.RESPONSES, Content.MEDIA, media="file"),
     # Chat Completions: the entries of `tool_calls`. OpenTelemetry and LangChain use `tool_call`.
     BlockKind("function", Format.CHAT, Content.CALL),
+    BlockKind("custom", Format.CHAT, Content.CALL),
     BlockKind("tool_call", Format.CHAT, Content.CALL, answered_by="tool_call_response"),
     BlockKind("tool_call_response", Format.CHAT, Content.RESULT),
     # Gemini names a part by its only key.

@@ -133,8 +133,7 @@ def pin_rules(
         if not rule and (tools - states or states - known_states):
             rule = f"{PROTECTED_TOOL} {', '.join(sorted(tools - known_states))}"
         # A call without a result says nothing about the state, so the result before it stays.
-        if states and _has_result(unit, messages):
-            known_states |= states
+        known_states |= {state for state in states if _has_result(unit, messages, state)}
         if rule:
             rules[unit.first] = rule
     return dict(reversed(rules.items()))
@@ -165,8 +164,11 @@ def protected_tools_of(unit: Unit, messages: Sequence[Message], policy: CompactP
     return names.intersection(policy.protected_tools)
 
 
-def _has_result(unit: Unit, messages: Sequence[Message]) -> bool:
-    return any(messages[index].role == "tool" and messages[index].text != ABORTED for index in unit.indices)
+def _has_result(unit: Unit, messages: Sequence[Message], tool: str) -> bool:
+    """True if a call of this tool has a result in the unit. Parallel calls may have ended without it."""
+    calls = {call.id for index in unit.indices for call in messages[index].tool_calls if call.name == tool}
+    outputs = [messages[index] for index in unit.indices if messages[index].role == "tool"]
+    return any(calls.intersection(output.answers) or not output.answers for output in outputs if output.text != ABORTED)
 
 
 def partition_units(
@@ -253,7 +255,11 @@ def newest_unit(units: Sequence[Unit]) -> Unit:
 
 
 def _input_start(units: Sequence[Unit]) -> int:
-    """Return the index at which the input of this call starts: the newest unit, or the last user messages in a row."""
+    """Return the index at which the input of this call starts: the newest unit, or the last user messages in a row.
+
+    An instruction after the user's message is no input of its own.
+    """
+    units = [unit for unit in units if unit.kind != "context"] or units
     start = newest_unit(units)
     if start.kind != "user":
         return start.first

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compact.messages import POINTER_TAG, SPAN_TAG, SUMMARY_TAG, Message, json_hash, text_of
+from compact.messages.block_kinds import kind_of
 
 # A shorter end of a list is no evidence. Two users may begin with the same greeting and the same question.
 _MIN_TAIL = 3
@@ -36,8 +37,9 @@ def _role(item: Any) -> Any:
 
 
 def is_instruction(item: Any) -> bool:
-    """True for a system or developer message."""
-    return _role(item) in ("system", "developer")
+    """True for a system or developer message, and for an item that instructs the model in another way."""
+    kind = kind_of(item)
+    return _role(item) in ("system", "developer") or (kind is not None and kind.is_instruction)
 
 
 def is_replacement(item: Any) -> bool:

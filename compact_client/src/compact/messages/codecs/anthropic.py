@@ -153,7 +153,8 @@ def _read_attachment(parts: _Parts, block: Block) -> None:
 
 
 def _read_unknown(parts: _Parts, block: Block) -> None:
-    rest, media = without_binary(dict(block), _PROVIDER)
+    # A mark of the provider's cache moves with every request, and is no part of what was said.
+    rest, media = without_binary({key: value for key, value in block.items() if key != "cache_control"}, _PROVIDER)
     parts.texts.append(json.dumps(rest, ensure_ascii=False, separators=(",", ":"), default=str))
     parts.media += media
 

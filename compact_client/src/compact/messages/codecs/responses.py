@@ -68,6 +68,8 @@ class ResponsesCodec(DictCodec):
             # The picture is beside its other fields. Its base64 is no text, whatever its format.
             rest = {key: value for key, value in item.items() if key != "result"}
             return replace(_decode_other(rest, is_hosted=True), media=media_in([item], _PROVIDER), source=item)
+        if row.is_instruction:
+            return replace(_decode_other(item, is_hosted=False), role="developer", kind="message")
         return _decode_other(item, is_hosted=row.is_hosted)
 
     def encode(self, message: Message) -> Any:

@@ -1,0 +1,118 @@
+"""Sessions of every kind are accepted by the providers, call by call, in every layout.
+
+`make test` plays 100 sessions, always the same. `make histories` plays 2,000 others.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from compact.messages.block_kinds import BLOCK_KINDS, Format
+from providers.histories.anthropic_history import AnthropicHistory
+from providers.histories.examples import NOT_SENT, UNIONS, example, formats_of, place_of
+from providers.histories.grammar import Compact, Instruct, Respond, Say, Session, ToolCall, draw_session
+from providers.histories.history import History
+from providers.histories.openai_histories import ChatHistory, ResponsesHistory
+from providers.histories.play import Player
+from providers.histories.reduction import Failure, reduce_session
+from providers.shapes import ShapeError, check
+
+HISTORIES: tuple[type[History], ...] = (AnthropicHistory, ResponsesHistory, ChatHistory)
+FIRST, COUNT = int(os.environ.get("HISTORIES_FIRST") or 0), int(os.environ.get("HISTORIES_COUNT") or 100)
+
+
+def failure_of(session: Session, kind: type[History]) -> Failure:
+    """Play a session and return the name of its failure, or None."""
+    try:
+        Player(session, kind).play()
+    except Exception as error:
+        frame = error.__traceback__
+        while frame is not None and frame.tb_next is not None:
+            frame = frame.tb_next
+        return f"{type(error).__name__} in {frame.tb_frame.f_code.co_name}" if frame else type(error).__name__
+    return None
+
+
+@pytest.mark.req("A-WIRE-1", "A-WIRE-2", "A-END-1", "A-END-2")
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
+def test_every_prompt_of_a_session_is_right(seed: int) -> None:
+    """Each prompt is accepted, ends with the newest message, keeps what must stay, and fits or reports its size."""
+    kind, session = HISTORIES[seed % len(HISTORIES)], draw_session(seed)
+    try:
+        Player(session, kind).play()
+    except Exception as error:
+        smallest = reduce_session(session, lambda candidate: failure_of(candidate, kind))
+        text = f"{error}\nPlayer({smallest}, {kind.__name__}).play()\nRepeat: make histories FIRST={seed} COUNT=1"
+        raise AssertionError(text) from error
+
+
+def rows() -> list[tuple[str, Format]]:
+    sent = (kind for kind in BLOCK_KINDS.values() if kind.name not in NOT_SENT)
+    return [(kind.name, form) for kind in sent for form in formats_of(kind) or {kind.format}]
+
+
+@pytest.mark.req("A-WIRE-1")
+@pytest.mark.parametrize(("name", "form"), sorted(rows()))
+def test_each_row_of_the_table_has_an_example(name: str, form: Format) -> None:
+    """The grammar writes every row. A new one needs an entry in `examples.py` only if the SDK's type leaves it open."""
+    item = example(name, form)
+    assert place_of(BLOCK_KINDS[name], form)
+    assert any(is_accepted(item, union) for union in UNIONS[form])
+
+
+def is_accepted(item: object, union: object) -> bool:
+    try:
+        check(item, union)
+    except ShapeError:
+        return False
+    return True
+
+
+def test_a_row_that_is_not_sent_exists() -> None:
+    assert set(NOT_SENT) <= set(BLOCK_KINDS)
+
+
+def test_a_failing_session_is_reduced_to_what_fails() -> None:
+    session = draw_session(7)
+
+    def fail(candidate: Session) -> Failure:
+        return "too long" if any(isinstance(step, Say) and step.words == 2_500 for step in candidate.steps) else None
+
+    wanted = Say(2_500)
+    session = Session((*session.steps, Say(2_500, (3,), is_protected=True), Compact()), window=8_000)
+    assert reduce_session(session, fail) == Session((wanted,))
+
+
+# Failures that the grammar found.
+
+READ = ToolCall()
+
+
+@pytest.mark.parametrize("renderer", ["layered", "bridge", "inplace"])
+def test_instructions_among_the_messages_follow_the_user(renderer: str) -> None:
+    """A compaction moves instructions before the summary. Each is alone between the user and the assistant."""
+    steps = [part for number in range(3) for part in (Say(), Instruct(extra=number + 1), Respond(calls=(READ,)))]
+    Player(Session((*steps, Compact(), Respond(times=3)), renderer), AnthropicHistory).play()
+
+
+def test_the_input_of_a_call_may_end_with_an_instruction() -> None:
+    """The newest user message is not one of the older ones that `bridge` puts before the summary."""
+    steps = (Respond(calls=(READ,)), Say(), Instruct(extra=1), Compact(), Respond())
+    Player(Session(steps, "bridge"), AnthropicHistory).play()
+
+
+@pytest.mark.parametrize("extra", [0, 3])
+def test_items_that_instruct_the_model_stay(extra: int) -> None:
+    """Tools and settings that the host adds in the middle of a conversation are valid until its end."""
+    steps = (Say(), Instruct(extra=extra), Respond(calls=(ToolCall(output_words=600),), times=8))
+    player = Player(Session(steps), ResponsesHistory)
+    player.play()
+    assert player.compactions
+
+
+def test_a_stopped_todo_call_does_not_replace_the_newest_list() -> None:
+    """The results of parallel calls say nothing about the state of the todo list."""
+    stopped = (ToolCall(tool="manage_todo_list", is_answered=False), ToolCall(output_words=2_500))
+    steps = (Respond(calls=(ToolCall(tool="manage_todo_list"),)), Respond(calls=stopped, times=10))
+    Player(Session(steps), ChatHistory).play()
