@@ -1,8 +1,8 @@
 """Measure the lag of a web process's event loop, and prove to the supervisor that the loop is alive.
 
 The loop writes one byte to a pipe every second. If the supervisor reads none for `LIVENESS_TIMEOUT_S`, it asks for the
-stacks of all threads, which `faulthandler` prints even while C code holds the interpreter lock, and replaces the
-process.
+stacks of all threads, which `faulthandler` writes to a file even while C code holds the interpreter lock, and replaces
+the process.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import faulthandler
 import os
 import signal
+import sys
 
 from ingest import metrics
 
@@ -21,13 +22,13 @@ DUMP_SIGNAL = signal.SIGQUIT
 
 
 class LoopMonitor:
-    """Ticks on the event loop. `beat_fd` is the write end of the supervisor's pipe, if there is a supervisor."""
+    """Ticks on the event loop. `beat_fd` and `stacks_fd` are of the supervisor, if there is one."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, beat_fd: int | None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, beat_fd: int | None, stacks_fd: int | None = None) -> None:
         self._loop = loop
         self._beat_fd = beat_fd
         self._beat_due = 0.0
-        faulthandler.register(DUMP_SIGNAL, all_threads=True)
+        faulthandler.register(DUMP_SIGNAL, sys.stderr if stacks_fd is None else stacks_fd, all_threads=True)
         if beat_fd is not None:
             os.set_blocking(beat_fd, False)
         self._schedule()

@@ -2,20 +2,23 @@
 
 The supervisor holds the listening socket and all web processes accept from it, so no connection is refused during a
 restart. SIGUSR2 triggers a rolling restart: each new process serves before the old one is asked to stop. A process
-whose event loop does not answer is replaced too, after it printed the stacks of its threads.
+whose event loop does not answer is replaced too. One line says where it was, and a file has the stacks of its threads.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
@@ -33,13 +36,16 @@ APPLICATION = "ariadne.asgi:application"
 _WATCH_INTERVAL_S = 0.2
 # A round of `watch` takes this long only if the supervisor waited for a process or did not get any CPU time.
 _STALL_S = 5.0
-# Time to print the stacks before the process is killed.
+# Time to write the stacks before the process is killed.
 _DUMP_S = 1.0
 _PIPE_BYTES = 4096
 # By default, glibc returns memory to the kernel whenever a few hundred kilobytes are free, and asks for it again with
 # the next request. A body of 270 kB costs 260 page faults in the process that decodes it. Other C libraries ignore the
 # variables.
 _ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(4 * 1024 * 1024), "MALLOC_TRIM_THRESHOLD_": str(16 * 1024 * 1024)}
+
+# The main thread gets the signal.
+_INNERMOST_FRAME = re.compile(r'Current thread .*\n +File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
 
 Child = subprocess.Popen[bytes]
 
@@ -92,15 +98,16 @@ class _WebProcess:
     def __init__(self, listener: socket.socket, application: str) -> None:
         self._pipe, write_end = os.pipe()
         os.set_blocking(self._pipe, False)
-        handle = listener.fileno()
-        options = ["--fd", str(handle), "--ready-fd", str(write_end)]
+        self._stacks = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+        handle, stacks = listener.fileno(), self._stacks.fileno()
+        options = ["--fd", str(handle), "--ready-fd", str(write_end), "--stacks-fd", str(stacks)]
         arguments = ["-m", "ariadne.runtime.web_process", application, *options]
         try:
             # Processes that the web process starts inherit it.
             allocator = {name: os.environ.get(name, value) for name, value in _ALLOCATOR.items()}
-            self.child = spawn(arguments, pass_fds=(handle, write_end), environment=allocator)
+            self.child = spawn(arguments, pass_fds=(handle, write_end, stacks), environment=allocator)
         except BaseException:
-            os.close(self._pipe)
+            self.close()
             raise
         finally:
             os.close(write_end)
@@ -121,16 +128,19 @@ class _WebProcess:
             if os.read(self._pipe, _PIPE_BYTES):
                 self.alive_at = now
 
-    def dump_and_kill(self) -> None:
-        """Let the process print the stacks of its threads, then kill it."""
+    def dump_and_kill(self) -> str:
+        """Let the process write the stacks of its threads, then kill it. Return them. A paused process has none."""
         self.child.send_signal(DUMP_SIGNAL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.child.wait(timeout=_DUMP_S)
         self.child.kill()
         self.child.wait()
+        self._stacks.seek(0)
+        return self._stacks.read().decode(errors="replace")
 
     def close(self) -> None:
         os.close(self._pipe)
+        self._stacks.close()
 
 
 class WebProcesses:
@@ -146,12 +156,14 @@ class WebProcesses:
         *,
         application: str = APPLICATION,
         liveness_timeout_s: float = 0,
+        stacks_file: Path | None = None,
         log_line: Callable[[str], None] = print_line,
     ) -> None:
         self._listener = listener
         self._count = count
         self._application = application
         self._liveness_timeout_s = liveness_timeout_s
+        self._stacks_file = stacks_file
         self._log_line = log_line
         self._running: list[_WebProcess] = []
         self._restarts: list[float] = []
@@ -218,11 +230,25 @@ class WebProcesses:
                 process.alive_at = max(process.alive_at, now)
             silent_s = now - process.alive_at
             if 0 < self._liveness_timeout_s < silent_s and process.child.poll() is None:
+                stacks = process.dump_and_kill()
                 self._log_line(
-                    f"Web process {process.child.pid} did not answer for {silent_s:.0f} seconds. "
-                    "Its stacks follow. It will be replaced."
+                    f"Web process {process.child.pid} did not answer for {silent_s:.0f} seconds and is replaced. "
+                    f"{self._describe(stacks)}"
                 )
-                process.dump_and_kill()
+
+    def _describe(self, stacks: str) -> str:
+        """Return where a process was, as a sentence, and save all of its stacks."""
+        frame = _INNERMOST_FRAME.search(stacks)
+        if frame is None:
+            return "It was probably paused, because it did not react to a signal."
+        where = f"It was in {frame['function']} ({Path(frame['file']).name}:{frame['line']})."
+        if self._stacks_file is None:
+            return where
+        # The newest stacks replace earlier ones, so that the file stays small.
+        with contextlib.suppress(OSError):
+            self._stacks_file.write_text(stacks)
+            return f"{where} All stacks are in {self._stacks_file}."
+        return where
 
     def _replace_dead(self) -> None:
         for process in [process for process in self._running if process.child.poll() is not None]:

@@ -118,7 +118,13 @@ def _run() -> None:
                 os.environ["DATABASE_URL"] = stack.enter_context(postgres.run())
             credentials = _prepare(data_dir, url)
             web = stack.enter_context(
-                WebProcesses(listener, _processes(), liveness_timeout_s=_liveness_timeout_s(), log_line=print_line)
+                WebProcesses(
+                    listener,
+                    _processes(),
+                    liveness_timeout_s=_liveness_timeout_s(),
+                    stacks_file=data_dir / "stacks.txt",
+                    log_line=print_line,
+                )
             )
             _wait_until_ready(url, web)
             _banner(credentials, data_dir)

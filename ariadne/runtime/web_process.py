@@ -56,10 +56,12 @@ class WebProcess(Server):  # type: ignore[misc]
         endpoint: str,
         *,
         ready_fd: int | None = None,
+        stacks_fd: int | None = None,
         lifespan: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
         """`lifespan` is entered before the first request and left after the last."""
         self._ready_fd = ready_fd
+        self._stacks_fd = stacks_fd
         self._lifespan = lifespan
         self._running = AsyncExitStack()
         self.exit_code = 0
@@ -121,7 +123,7 @@ class WebProcess(Server):  # type: ignore[misc]
             # The supervisor may have stopped waiting.
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._ready_fd, READY)
-        LoopMonitor(asyncio.get_running_loop(), self._ready_fd)
+        LoopMonitor(asyncio.get_running_loop(), self._ready_fd, self._stacks_fd)
 
     def _begin_drain(self) -> None:
         # A second signal stops immediately.
@@ -197,6 +199,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--ready-fd", type=int, help="write to this pipe once the process accepts requests, and then every second"
     )
+    parser.add_argument("--stacks-fd", type=int, help="write the stacks of all threads to this file on SIGQUIT")
     options = parser.parse_args(arguments)
     host, _, port = options.bind.rpartition(":")
     if not host or not port.isdigit():
@@ -205,7 +208,8 @@ def main(arguments: list[str] | None = None) -> int:
     module, _, name = options.application.partition(":")
     loaded = importlib.import_module(module)
     lifespan = getattr(loaded, "lifespan", nullcontext)
-    server = WebProcess(getattr(loaded, name), endpoint, ready_fd=options.ready_fd, lifespan=lifespan)
+    fds = {"ready_fd": options.ready_fd, "stacks_fd": options.stacks_fd}
+    server = WebProcess(getattr(loaded, name), endpoint, lifespan=lifespan, **fds)
     server.run()
     return server.exit_code
 

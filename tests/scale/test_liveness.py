@@ -1,13 +1,15 @@
-"""A web process whose event loop is blocked is replaced, after it printed its stacks."""
+"""A web process whose event loop is blocked is replaced, with one line that says where it was."""
 
 from __future__ import annotations
 
 import http.client
 import os
 import re
+import signal
 import socket
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from live_server import ROOT
@@ -20,7 +22,10 @@ class _Replaced(Exception):
     """Ends `watch`."""
 
 
-def test_a_blocked_web_process_is_replaced(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("how", ["blocked", "paused"])
+def test_a_blocked_web_process_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path, how: str
+) -> None:
     """The request that blocks the loop fails. Later requests are answered by the new process."""
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'tests'}:{os.environ.get('PYTHONPATH', '')}")
     lines: list[str] = []
@@ -31,6 +36,9 @@ def test_a_blocked_web_process_is_replaced(monkeypatch: pytest.MonkeyPatch, capf
         return connection.getresponse().read()
 
     def block() -> None:
+        if how == "paused":
+            os.kill(web._running[0].child.pid, signal.SIGSTOP)
+            return
         with suppress(OSError, http.client.HTTPException):
             request("/block")
 
@@ -41,7 +49,12 @@ def test_a_blocked_web_process_is_replaced(monkeypatch: pytest.MonkeyPatch, capf
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.set_inheritable(True)
         web = WebProcesses(
-            listener, 1, application="scale.blocking_app:application", liveness_timeout_s=2, log_line=lines.append
+            listener,
+            1,
+            application="scale.blocking_app:application",
+            liveness_timeout_s=2,
+            stacks_file=tmp_path / "stacks.txt",
+            log_line=lines.append,
         )
         with web:
             assert request("/count") == b"0"
@@ -53,7 +66,12 @@ def test_a_blocked_web_process_is_replaced(monkeypatch: pytest.MonkeyPatch, capf
             assert request("/count") == b"0"
     assert re.search(r"did not answer for \d+ seconds", lines[0])
     assert "exited with -9" in lines[1]
-    assert "in block_the_event_loop" in capfd.readouterr().err
+    assert "Thread" not in capfd.readouterr().err
+    if how == "paused":
+        assert "probably paused" in lines[0]
+    else:
+        assert "It was in block_the_event_loop (blocking_app.py:" in lines[0]
+        assert "in block_the_event_loop" in (tmp_path / "stacks.txt").read_text()
 
 
 def test_a_stalled_supervisor_does_not_blame_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,8 +88,9 @@ def test_a_stalled_supervisor_does_not_blame_its_processes(monkeypatch: pytest.M
         def read_beats(self, now: float) -> None:
             """Report nothing."""
 
-        def dump_and_kill(self) -> None:
+        def dump_and_kill(self) -> str:
             self.is_killed = True
+            return ""
 
     process = Silent()
     web._running.append(process)  # type: ignore[arg-type]
