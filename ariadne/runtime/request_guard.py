@@ -14,12 +14,14 @@ from typing import Any
 
 from django.conf import settings
 
-from ariadne.runtime import half_close
+from ariadne.runtime import descriptors, half_close
 from ingest import metrics
 
 # Slower senders only keep a connection open.
 MIN_BYTES_PER_S = 64 * 1024
 _CHECK_INTERVAL_S = 0.5
+# They need no descriptor, and a process that is only busy must not be taken for a dead one.
+_ALWAYS_ANSWERED = {"/healthz", "/metrics"}
 # The rest of a body that is too large is read and dropped for this long, up to this size.
 _DISCARD_S, _MAX_DISCARDED_BYTES = 30.0, 1024 * 1024 * 1024
 # Twisted writes bodies of 100 kB or more to a temporary file, and batches of spans are often larger. All bodies that
@@ -84,6 +86,13 @@ def _guarded_request_class(base: Any, reactor: Any, endpoints: Collection[str]) 
             arriving[id(self)] = self
 
         def gotLength(self, length: int | None) -> None:  # noqa: N802 - Twisted's name
+            if self._is_one_too_many():
+                super().gotLength(0)
+                self.requestHeaders.removeHeader(b"Expect")
+                message = "The server has too many connections. Try again later."
+                self._reject(503, "Service Unavailable", "unavailable", message)
+                self._discard_rest()
+                return
             if length is not None and length > settings.INGEST_MAX_BODY_BYTES:
                 super().gotLength(0)
                 waits = self.requestHeaders.hasHeader(b"Expect")
@@ -128,7 +137,14 @@ def _guarded_request_class(base: Any, reactor: Any, endpoints: Collection[str]) 
         def _reject_as_too_large(self) -> None:
             limit = settings.INGEST_MAX_BODY_BYTES
             self._reject(413, "Content Too Large", "too_large", f"The body is too large. The limit is {limit:,} bytes.")
-            # Many clients read no answer before they have sent everything, and lose it if the connection closes.
+            self._discard_rest()
+
+        def _is_one_too_many(self) -> bool:
+            number = self.channel.transport.fileno() if self._endpoint() not in _ALWAYS_ANSWERED else -1
+            return descriptors.are_short(number)
+
+        def _discard_rest(self) -> None:
+            """Read on. Many clients read no answer before they have sent everything, and lose it if that fails."""
             self.deadline = time.monotonic() + _DISCARD_S
             self.content = BytesIO()
 
@@ -146,6 +162,7 @@ def _guarded_request_class(base: Any, reactor: Any, endpoints: Collection[str]) 
             metrics.requests.labels(self._endpoint(), status).inc()
             body = f'{{"success":false,"code":"{code}","error":"{message}"}}'
             head = f"HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            head += "Retry-After: 1\r\n" if status == 503 else ""
             head += "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
             self.channel.transport.write(f"{head}Connection: close\r\n\r\n{body}".encode())
 

@@ -24,6 +24,7 @@ from weakref import WeakSet
 from daphne.server import Server
 from daphne.ws_protocol import WebSocketProtocol
 
+from ariadne.runtime import descriptors
 from ariadne.runtime.loop_monitor import LoopMonitor
 from ariadne.runtime.socket_transport import SocketTransport
 
@@ -85,7 +86,7 @@ class WebProcess(Server):  # type: ignore[misc]
     def listen_success(self, port: Any) -> None:
         super().listen_success(port)
         self._ports.append(port)
-        _accept_one_by_one(port)
+        descriptors.accept_when_free(port)
 
     def create_application(self, protocol: Any, scope: MutableMapping[str, Any]) -> Any:
         if scope["type"] == "websocket":
@@ -173,17 +174,6 @@ class WebProcess(Server):  # type: ignore[misc]
                 channel.persistent = 0
 
 
-def _accept_one_by_one(port: Any) -> None:
-    """Accept one connection per loop iteration, so that processes share the load. Twisted accepts up to a hundred."""
-    accept = port.doRead
-
-    def accept_one() -> None:
-        port.numberAccepts = 1
-        accept()
-
-    port.doRead = accept_one
-
-
 def _is_open(request: Any) -> bool:
     # A lost connection has no channel. A request that was upgraded to a websocket has no transport.
     return request.channel is not None and request.transport is not None
@@ -201,6 +191,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--stacks-fd", type=int, help="write the stacks of all threads to this file on SIGQUIT")
     options = parser.parse_args(arguments)
+    descriptors.raise_limit()
     host, _, port = options.bind.rpartition(":")
     if not host or not port.isdigit():
         parser.error(f"--bind {options.bind}: use HOST:PORT")
