@@ -259,7 +259,9 @@ def test_bodies_that_are_arriving_share_a_limit_of_memory(monkeypatch: pytest.Mo
     guarded = request_guard._guarded_request_class(TwistedRequest, Clock(), ())
 
     def announce(length: int | None) -> TwistedRequest:
-        request: TwistedRequest = guarded(DummyChannel())
+        channel = DummyChannel()
+        channel.transport.fileno = lambda: 10
+        request: TwistedRequest = guarded(channel)
         request.gotLength(length)
         return request
 
