@@ -43,10 +43,11 @@ test-matrix: $(VENV)/.dev ## test the oldest and newest version of each optional
 test-release: $(VENV)/.dev ## build both distributions, install them into a clean environment and run them
 	@$(BIN)/python -m pytest -m release tests/docs/test_wheels.py $(PYTEST_ARGS)
 
-dist: $(VENV)/.dev ## build wheel and sdist of both distributions into dist/
+dist: $(VENV)/.dev ## build wheel and sdist of both distributions into dist/, and their bills of materials into build/sbom/
 	@rm -rf dist
 	@for folder in . compact_client; do $(BIN)/python -m build --no-isolation --outdir dist $$folder >/dev/null || exit 1; done
 	@$(BIN)/python -m twine check --strict dist/*
+	@$(BIN)/python -m tools.sbom
 
 requirements: $(VENV)/.dev ## print each requirement with its tests and results
 	@$(BIN)/python -m tools.requirements_matrix

@@ -57,6 +57,26 @@ def test_credentials_are_printed_and_written(server: Server) -> None:
     assert urllib.request.urlopen(f"{content['url']}/healthz", timeout=5).status == 200
 
 
+def test_a_server_for_other_machines_has_one_login_and_a_warning(start_server: ServerFactory) -> None:
+    """Logins of the demo are only for a server on loopback."""
+    server = start_server(BIND="0.0.0.0")
+    assert set(server.logins) == {"admin"}
+    assert "WARNING: this server listens on 0.0.0.0" in server.log and "TLS" in server.log
+    assert "Logins of the demo exist" not in server.log
+    with psycopg.connect(server.database_url) as connection:
+        assert connection.execute("SELECT username FROM auth_user").fetchall() == [("admin",)]
+
+
+def test_logins_of_the_demo_are_named_when_other_machines_reach_them(tmp_path: Path, prepared_data: Path) -> None:
+    """They exist from an earlier start on loopback, which has no warning. Another loopback address works too."""
+    with run_server(tmp_path, prepared_data, BIND="127.0.0.2") as server:
+        assert server.url.startswith("http://127.0.0.2:")
+        assert "WARNING" not in server.log
+    with run_server(tmp_path, BIND="0.0.0.0", DJANGO_SETTINGS_MODULE="tests.server_settings") as server:
+        assert set(server.logins) == {"operator", "developer", "auditor", "admin"}
+        assert "Logins of the demo exist: auditor, developer, operator." in server.log
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_no_process_survives_the_supervisor(start_server: ServerFactory, number: int) -> None:
     """SIGINT, SIGTERM and SIGKILL to the supervisor also stop Postgres and the web process."""

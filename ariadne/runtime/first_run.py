@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from viewer.models import Membership
 
 # Login name to group. The admin is also a Django superuser.
 PEOPLE = {"operator": "operators", "developer": "developers", "auditor": "auditors", "admin": "admins"}
+ADMIN = "admin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,8 @@ class Credentials:
         return {"url": self.url, "ingest_key": self.ingest_key, "logins": self.logins}
 
 
-def prepare(data_dir: Path, url: str) -> Credentials:
-    """Create missing rows and write the credentials file."""
+def prepare(data_dir: Path, url: str, *, people: Collection[str] = PEOPLE.keys()) -> Credentials:
+    """Create missing rows, among them the logins of `people`, and write the credentials file."""
     file = data_dir / "credentials.json"
     saved = _read(file)
     with transaction.atomic():
@@ -48,23 +50,26 @@ def prepare(data_dir: Path, url: str) -> Credentials:
         ingest_key = saved.get("ingest_key") or ""
         if not keys.is_valid(ingest_key, project):
             ingest_key = keys.create(project, label="make up")
-        logins = {name: {"username": name, "password": password} for name, password in _logins(project, saved).items()}
+        passwords = _logins(project, saved, people)
+        logins = {name: {"username": name, "password": password} for name, password in passwords.items()}
     credentials = Credentials(url, ingest_key, logins)
     _write(file, credentials.as_dict())
     return credentials
 
 
-def _logins(project: Project, saved: dict[str, Any]) -> dict[str, str | None]:
-    """Create missing users, and return the password of each login."""
+def _logins(project: Project, saved: dict[str, Any], people: Collection[str]) -> dict[str, str | None]:
+    """Create missing users of `people`, and return the password of each login that exists."""
     users = get_user_model().objects
-    existing = users.filter(username__in=PEOPLE).values_list("username", flat=True)
-    new = {name: secrets.token_urlsafe(9) for name in PEOPLE.keys() - set(existing)}
+    existing = set(users.filter(username__in=PEOPLE).values_list("username", flat=True))
+    new = {name: secrets.token_urlsafe(9) for name in set(people) - existing}
     # A hash takes a third of a second, during which the interpreter lock is released.
     with ThreadPoolExecutor() as pool:
         hashes = dict(zip(new, pool.map(make_password, new.values()), strict=True))
     passwords: dict[str, str | None] = {}
     for name, group in PEOPLE.items():
-        is_admin = name == "admin"
+        if name not in existing | new.keys():
+            continue
+        is_admin = name == ADMIN
         defaults = {"password": hashes.get(name, ""), "is_staff": is_admin, "is_superuser": is_admin}
         user, is_new = users.get_or_create(username=name, defaults=defaults)
         user.groups.add(Group.objects.get_or_create(name=group)[0])

@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import errno
 import http.client
+import ipaddress
 import json
 import os
 import signal
@@ -31,6 +32,7 @@ from ariadne.runtime.supervisor import Child, WebProcessError, WebProcesses, chi
 from ariadne.runtime.terminal import print_line
 
 READY_TIMEOUT_S = 60.0
+_ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - a comparison
 
 
 class StartupError(RuntimeError):
@@ -111,12 +113,14 @@ def _run() -> None:
     with contextlib.ExitStack() as stack:
         try:
             listener = stack.enter_context(_listen(_port()))
-            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            address, port = listener.getsockname()
+            is_public = not ipaddress.ip_address(address).is_loopback
+            url = f"http://{'127.0.0.1' if address == _ALL_ADDRESSES else address}:{port}"
             postgres = Postgres(data_dir)
             if not os.environ.get("DATABASE_URL"):
                 print_line("Starting Postgres …")
                 os.environ["DATABASE_URL"] = stack.enter_context(postgres.run())
-            credentials = _prepare(data_dir, url)
+            credentials = _prepare(data_dir, url, admin_only=is_public)
             web = stack.enter_context(
                 WebProcesses(
                     listener,
@@ -128,6 +132,8 @@ def _run() -> None:
             )
             _wait_until_ready(url, web)
             _banner(credentials, data_dir)
+            if is_public:
+                _warn_of_network(credentials, address)
             if has_demo and _is_empty():
                 stack.enter_context(children()).append(_start_demo(credentials))
             web.watch(on_tick=PostgresWatch(postgres).check)
@@ -201,7 +207,7 @@ def _listen(port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def _prepare(data_dir: Path, url: str) -> dict[str, object]:
+def _prepare(data_dir: Path, url: str, *, admin_only: bool) -> dict[str, object]:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ariadne.settings")
     import django  # noqa: PLC0415 - the settings need the database address
     from django.core.exceptions import ImproperlyConfigured  # noqa: PLC0415
@@ -215,7 +221,7 @@ def _prepare(data_dir: Path, url: str) -> dict[str, object]:
         for name in unknown_variables():
             print_line(f"Unknown setting {name}. See docs/CONFIGURATION.md.")
         print_line("Migrating …")
-        call_command("setup", url=url, verbosity=0)
+        call_command("setup", url=url, verbosity=0, admin_only=admin_only)
     except (CommandError, ImproperlyConfigured) as error:
         raise StartupError(str(error)) from None
     except OSError as error:
@@ -274,6 +280,20 @@ def _banner(credentials: dict[str, object], data_dir: Path) -> None:
         "\n  Ctrl-C stops the server. Your data is kept.\n",
     ]
     print_line("\n".join(lines))
+
+
+def _warn_of_network(credentials: dict[str, object], address: str) -> None:
+    """Say what a server that other machines reach needs. `make up` has no TLS."""
+    logins = credentials["logins"]
+    assert isinstance(logins, dict)
+    lines = [
+        f"  WARNING: this server listens on {address}, so other machines reach it, and passwords cross the network in",
+        "  plain text. Put nginx with TLS in front (deploy/nginx.conf), with ARIADNE_PRODUCTION=1 and ARIADNE_HOSTS.",
+    ]
+    if demo_logins := sorted(set(logins) - {"admin"}):
+        names = ", ".join(demo_logins)
+        lines.append(f"  Logins of the demo exist: {names}. Deactivate unused ones in Admin.")
+    print_line("\n".join(lines) + "\n")
 
 
 def _relative_to_cwd(path: Path) -> str:

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError
 
-from ariadne.runtime.first_run import prepare
+from ariadne.runtime.first_run import ADMIN, PEOPLE, prepare
 
 
 class Command(BaseCommand):
@@ -17,13 +17,19 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--url", default="http://127.0.0.1:8000", help="the address to write into credentials.json")
+        parser.add_argument(
+            "--admin-only",
+            action="store_true",
+            default=settings.PRODUCTION,
+            help="create the login of the admin, and none for the demo. The default in production",
+        )
 
-    def handle(self, *_args: Any, url: str, verbosity: int, **_options: Any) -> None:
+    def handle(self, *_args: Any, url: str, verbosity: int, admin_only: bool, **_options: Any) -> None:
         try:
             call_command("migrate", verbosity=0, interactive=False)
         except OperationalError as error:
             first_line = str(error).splitlines()[0]
             raise CommandError(f"cannot connect to the database: {first_line}. Check DATABASE_URL.") from None
-        prepare(settings.DATA_DIR, url)
+        prepare(settings.DATA_DIR, url, people=[ADMIN] if admin_only else PEOPLE)
         if verbosity:
             self.stdout.write(f"Ready. The logins and the ingest key are in {settings.DATA_DIR / 'credentials.json'}")
