@@ -10,6 +10,7 @@ and records the result in `database_status`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -33,8 +34,16 @@ WHERE NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')
 """
 
 
-def parameters() -> dict[str, Any]:
-    """Return the `psycopg.connect` parameters of Django's default database."""
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The address of a database node, as the other nodes of its cluster know it."""
+
+    host: str
+    port: int
+
+
+def parameters(node: Node | None = None) -> dict[str, Any]:
+    """Return the `psycopg.connect` parameters of Django's default database, or of another node of its cluster."""
     settings = connections["default"].settings_dict
     target = {
         "dbname": settings["NAME"],
@@ -44,6 +53,8 @@ def parameters() -> dict[str, Any]:
         "port": settings["PORT"],
     }
     options = {key: value for key, value in settings.get("OPTIONS", {}).items() if isinstance(value, str | int)}
+    if node is not None:
+        target |= {"host": node.host, "port": node.port}
     return {key: value for key, value in {**options, **target}.items() if value not in {"", None}}
 
 
@@ -54,9 +65,9 @@ def address() -> tuple[str, str, str]:
     return settings["NAME"], settings["HOST"], str(settings["PORT"])
 
 
-async def connect(*, application: str) -> psycopg.AsyncConnection[Any]:
+async def connect(*, application: str, node: Node | None = None) -> psycopg.AsyncConnection[Any]:
     """Open a connection in autocommit mode. Callers open transactions explicitly."""
-    target = parameters()
+    target = parameters(node)
     connection = await psycopg.AsyncConnection.connect(
         **{
             "connect_timeout": CONNECT_TIMEOUT_S,
@@ -78,7 +89,7 @@ async def connect(*, application: str) -> psycopg.AsyncConnection[Any]:
 
 
 class DatabaseStatus:
-    """Availability of the database as last seen by this process.
+    """Availability of the database, or of one node of a cluster, as last seen by this process.
 
     The event loop updates it. Any thread may read it.
     """

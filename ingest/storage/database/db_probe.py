@@ -1,7 +1,7 @@
 """Ping the database and run small queries on one connection.
 
 The ping every second lets requests fail fast while Postgres is down: the result is kept in
-`ingest.storage.database.connections.database_status`.
+`ingest.storage.database.connections.database_status`, and that of a node of a cluster in a status of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 
 from ingest.errors import RequestError, Unavailable
-from ingest.storage.database.connections import CONNECTION_ERRORS, connect, database_status
+from ingest.storage.database.connections import CONNECTION_ERRORS, DatabaseStatus, Node, connect, database_status
 
 logger = logging.getLogger("ariadne.ingest")
 
@@ -29,8 +29,17 @@ _PING_INTERVAL_WHILE_DOWN_S = 0.3
 class DatabaseProbe:
     """Run one query at a time on one connection. `on_unavailable` is called when the database stops responding."""
 
-    def __init__(self, *, on_unavailable: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        *,
+        on_unavailable: Callable[[], None],
+        node: Node | None = None,
+        status: DatabaseStatus = database_status,
+    ) -> None:
         self._on_unavailable = on_unavailable
+        self._node = node
+        self._suffix = "" if node is None else f" node={node.host}:{node.port}"
+        self._status = status
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._lock = asyncio.Lock()
         self._down_since = 0.0
@@ -39,10 +48,10 @@ class DatabaseProbe:
 
     async def fetch_row(self, statement: str, arguments: tuple[Any, ...] = ()) -> tuple[Any, ...] | None:
         """Return the first row of a query. Raise `Unavailable` while the database is down."""
-        database_status.require_available()
+        self._status.require_available()
         async with self._lock:
             # The database may have failed while this call waited for the lock.
-            database_status.require_available()
+            self._status.require_available()
             return await self._query(statement, arguments)
 
     async def _ping_periodically(self) -> None:
@@ -50,7 +59,7 @@ class DatabaseProbe:
             with contextlib.suppress(RequestError, psycopg.Error):
                 async with self._lock:
                     await self._query("SELECT 1", ())
-            is_available = database_status.is_available
+            is_available = self._status.is_available
             await asyncio.sleep(_PING_INTERVAL_S if is_available else _PING_INTERVAL_WHILE_DOWN_S)
 
     async def _query(self, statement: str, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -84,19 +93,19 @@ class DatabaseProbe:
         return False
 
     def _set_available(self, is_available: bool) -> None:
-        if is_available == database_status.is_available:
+        if is_available == self._status.is_available:
             return
-        database_status.is_available = is_available
+        self._status.is_available = is_available
         if is_available:
-            logger.warning("database_available after_s=%.1f", time.monotonic() - self._down_since)
+            logger.warning("database_available after_s=%.1f%s", time.monotonic() - self._down_since, self._suffix)
         else:
             self._down_since = time.monotonic()
-            logger.warning("database_unavailable: requests fail immediately until it responds")
+            logger.warning("database_unavailable: requests fail immediately until it responds%s", self._suffix)
             self._on_unavailable()
 
     async def _execute(self, statement: str, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if self._connection is None or self._connection.closed:
-            self._connection = await connect(application="ariadne-ingest")
+            self._connection = await connect(application="ariadne-ingest", node=self._node)
         cursor = await self._connection.execute(statement, arguments)
         return await cursor.fetchone()
 
@@ -120,5 +129,5 @@ class DatabaseProbe:
 
     async def close(self) -> None:
         self._ping_task.cancel()
-        database_status.is_available = True
+        self._status.is_available = True
         await self._disconnect()

@@ -18,7 +18,7 @@ from ingest.decoding.records import Record
 from ingest.errors import Unavailable
 from ingest.storage.commit import Committed, SpanKey, write
 from ingest.storage.database import partitions
-from ingest.storage.database.connections import CONNECTION_ERRORS, connect
+from ingest.storage.database.connections import CONNECTION_ERRORS, Node, connect
 from ingest.storage.database.pipeline import Pipeline
 from ingest.storage.messages import KnownMessages
 from ingest.storage.notifications import publish
@@ -32,9 +32,10 @@ Connection = psycopg.AsyncConnection[object]
 
 
 class Transactions:
-    """Run write transactions on one connection, which is opened when needed."""
+    """Run write transactions on one connection, to the default database or to a node of its cluster."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: Node | None = None) -> None:
+        self._node = node
         self._pipeline: Pipeline | None = None
         self._open_spans = OpenSpans()
         self._messages = KnownMessages()
@@ -121,7 +122,7 @@ class Transactions:
             self._partition_days.clear()
             # It may be another server, or one that was restored from a backup.
             self._messages = KnownMessages()
-            self._pipeline = Pipeline(await connect(application="ariadne-writer"))
+            self._pipeline = Pipeline(await connect(application="ariadne-writer", node=self._node))
         return self._pipeline
 
     async def disconnect(self) -> None:
@@ -135,8 +136,13 @@ class Transactions:
         today = datetime.now(UTC).date()
         if today in self._partition_days:
             return
-        for day in partitions.upcoming_days(today, ahead=1):
-            await connection.execute(partitions.create_statement(day))
+        async with contextlib.AsyncExitStack() as stack:
+            if self._node is not None:
+                # Citus changes tables only through its coordinator.
+                connection = await connect(application="ariadne-writer")
+                stack.push_async_callback(connection.close)
+            for day in partitions.upcoming_days(today, ahead=1):
+                await connection.execute(partitions.create_statement(day))
         self._partition_days = {today}
         self._written_rows, self._replan_at_rows = 0, _FIRST_REPLAN_ROWS
 

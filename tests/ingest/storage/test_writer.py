@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ingest.decoding.records import Record, Trace
-from ingest.storage import writer as writer_module
+from ingest.storage import lane as lane_module
 from ingest.storage.writer import Writer
 
 
@@ -36,7 +36,7 @@ def write(*sizes: int, is_decoding: bool, projects: Sequence[int] = (1,)) -> lis
 
     async def run() -> None:
         writer = Writer(is_decoding=lambda: is_decoding)
-        writer._transactions = commits  # type: ignore[assignment]
+        writer.lane(None)._transactions = commits  # type: ignore[assignment]
         tasks = []
         for size, project_id in zip(sizes, cycle(projects), strict=False):
             records: Any = [Trace(str(number), "", None, None, None, None, b"{}") for number in range(size)]
@@ -52,20 +52,20 @@ def write(*sizes: int, is_decoding: bool, projects: Sequence[int] = (1,)) -> lis
 
 
 def test_a_batch_waits_for_a_body_that_is_being_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "_MAX_WAIT_S", 60.0)
+    monkeypatch.setattr(lane_module, "_MAX_WAIT_S", 60.0)
     assert write(100, 100, is_decoding=True) == [[100, 100]]
     assert write(100, 100, is_decoding=False) == [[100], [100]]
 
 
 def test_a_batch_with_few_records_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes waiting batches with it."""
-    monkeypatch.setattr(writer_module, "_MAX_WAIT_S", 60.0)
+    monkeypatch.setattr(lane_module, "_MAX_WAIT_S", 60.0)
     assert write(1, is_decoding=True) == [[1]]
     assert write(100, 1, is_decoding=True) == [[100, 1]]
 
 
 def test_a_batch_does_not_wait_while_several_projects_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "_MAX_WAIT_S", 60.0)
+    monkeypatch.setattr(lane_module, "_MAX_WAIT_S", 60.0)
     assert write(1, 100, 100, is_decoding=True, projects=(1, 2)) == [[1], [100], [100]]
 
 
