@@ -126,7 +126,7 @@ def database(url: str, data_dir: Path) -> dict[str, Any]:
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),
         "HOST": options.pop("host", "") or unquote(parts.hostname or ""),
-        "PORT": str(parts.port or ""),
+        "PORT": options.pop("port", "") or str(parts.port or ""),
         "OPTIONS": options,
     }
 

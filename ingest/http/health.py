@@ -30,13 +30,21 @@ _VERSION = _installed_version()
 
 
 async def check_readiness(service: Service) -> tuple[int, dict[str, Any]]:
-    """Return status and body of `/readyz`: 503 unless a write and the channel layer work, with the reason."""
+    """Return status and body of `/readyz`: 503 unless a write and the channel layer work, with the reason.
+
+    While a node of a cluster is down, the cells of the others work, so the process is ready and names those of the
+    node.
+    """
     database, channel_layer = await asyncio.gather(_check_database(service), _check_channel_layer())
+    cells = await service.nodes.check_cells() if database == "ok" else None
+    if cells and cells.unavailable and not cells.available:
+        database = "unavailable"
     checks = {"database": database, "channel_layer": channel_layer}
     is_ready = all(state == "ok" for state in checks.values())
     # `compactctl doctor` compares the time with its own and prints the version.
     about = {"time": datetime.now(UTC).isoformat(), "version": _VERSION}
-    return (200 if is_ready else 503), {"ready": is_ready, **checks, **about}
+    cluster = {"unavailable_cells": cells.unavailable} if cells else {}
+    return (200 if is_ready else 503), {"ready": is_ready, **checks, **cluster, **about}
 
 
 async def _check_database(service: Service) -> str:

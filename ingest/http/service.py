@@ -15,6 +15,7 @@ from ingest.http.decode_pool import DecodePool
 from ingest.http.keys import FIND_KEY, UPDATE_LAST_USED, KeyCache
 from ingest.http.limits import MemoryLimit, RateLimit
 from ingest.storage.database.db_probe import DatabaseProbe
+from ingest.storage.database.nodes import Nodes
 from ingest.storage.database.write_check import WriteCheck
 from ingest.storage.writer import Writer
 
@@ -26,7 +27,8 @@ class Service:
     """A writer and everything an endpoint needs in front of it."""
 
     def __init__(self) -> None:
-        self.writer = Writer(is_decoding=lambda: self.decode_pool.is_busy)
+        self.nodes = Nodes(self._fetch_row)
+        self.writer = Writer(is_decoding=lambda: self.decode_pool.is_busy, node_of=self.nodes.of_cell)
         self.probe = DatabaseProbe(on_unavailable=self.writer.fail_pending)
         self.write_check = WriteCheck()
         self.keys = KeyCache(self._find_key)
@@ -52,13 +54,17 @@ class Service:
             await self.probe.fetch_row(UPDATE_LAST_USED, (used_ids,))
 
     async def _find_key(self, digest: str) -> tuple[Any, ...] | None:
-        return await self.probe.fetch_row(FIND_KEY, (digest,))
+        return await self._fetch_row(FIND_KEY, (digest,))
+
+    async def _fetch_row(self, statement: str, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        return await self.probe.fetch_row(statement, arguments)
 
     async def close(self) -> None:
         """Commit accepted batches, then end the processes and close the connections."""
         self._warm_up_task.cancel()
         await self.decode_pool.close()
         await self.writer.close()
+        await self.nodes.close()
         await self.write_check.close()
         await self.probe.close()
 

@@ -8,10 +8,11 @@ in seconds of measured capacity.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from django.conf import settings
 
+from ingest.cells import cells_of
 from ingest.decoding.records import Record, Rejection
 from ingest.errors import Unavailable
 from ingest.storage.backlog import Backlog
@@ -26,12 +27,25 @@ QUEUE_MAX_BYTES = 128 * 1024 * 1024
 QUEUE_MAX_RECORDS = 100_000
 
 
+async def _default_node(_cell: int) -> None:
+    return None
+
+
 class Writer:
     """Queue batches in the lanes of their nodes. Each event loop has one writer."""
 
-    def __init__(self, *, is_decoding: Callable[[], bool] = lambda: False) -> None:
-        """`is_decoding` returns True while a worker decodes a body, whose records will be written next."""
+    def __init__(
+        self,
+        *,
+        is_decoding: Callable[[], bool] = lambda: False,
+        node_of: Callable[[int], Awaitable[Node | None]] = _default_node,
+    ) -> None:
+        """`is_decoding` returns True while a worker decodes a body, whose records will be written next.
+
+        `node_of` returns the node that holds a cell.
+        """
         self._is_decoding = is_decoding
+        self._node_of = node_of
         self.backlog = Backlog(max_s=settings.INGEST_MAX_BACKLOG_S)
         self._lanes: dict[Node | None, Lane] = {}
         self._probes: dict[Node, DatabaseProbe] = {}
@@ -44,13 +58,12 @@ class Writer:
         size: int,
         indexes: Sequence[int] | None = None,
         key_id: int = 0,
-        node: Node | None = None,
     ) -> list[Rejection]:
         """Store `records` and return after their commit, with a rejection for each record that cannot be stored.
 
         Raise `RateLimited` if the project or the key already has too many records in the queue.
         """
-        lane = self.lane(node)
+        lane = self.lane(await self._node_of(cells_of(project_id)[0]))
         lane.availability.require_available()
         self.backlog.require_room(project_id, key_id)
         pending_records, pending_bytes = self.pending
@@ -86,8 +99,8 @@ class Writer:
             await probe.close()
 
     def fail_pending(self) -> None:
-        """Fail all pending requests because the default database is unavailable."""
-        for lane in self._lanes.values():
+        """Fail the requests that wait for the default database because it is unavailable. Those of nodes go on."""
+        if lane := self._lanes.get(None):
             lane.fail_pending()
 
     @property

@@ -1,4 +1,4 @@
-"""`manage.py setup`: migrate, create missing logins. Safe to run at every start."""
+"""`manage.py setup`: migrate, distribute new tables on a cluster, create missing logins. Safe to run at every start."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError
 
 from ariadne.runtime.first_run import ADMIN, PEOPLE, prepare
+from ingest.storage.database import distribution
 
 
 class Command(BaseCommand):
@@ -30,6 +31,9 @@ class Command(BaseCommand):
         except OperationalError as error:
             first_line = str(error).splitlines()[0]
             raise CommandError(f"cannot connect to the database: {first_line}. Check DATABASE_URL.") from None
+        if distribution.is_distributed():
+            # Migrations run on the cluster. The tables they create are on the coordinator until here.
+            distribution.distribute()
         prepare(settings.DATA_DIR, url, people=[ADMIN] if admin_only else PEOPLE)
         if verbosity:
             self.stdout.write(f"Ready. The logins and the ingest key are in {settings.DATA_DIR / 'credentials.json'}")

@@ -1,9 +1,6 @@
-"""`manage.py distribute`: distribute the large tables over a Citus cluster.
+"""`manage.py distribute`: distribute the growing tables over a Citus cluster, and add workers to it.
 
-Spans and sessions are distributed by session, so that a session page reads from one worker. Traces and messages are
-distributed by the keys by which they are looked up. The command can be repeated: tables that are already
-distributed stay as they are. Archived transcripts stay on the coordinator because their append-only triggers would not
-exist on the shards.
+The command can be repeated. `manage.py setup` distributes the tables of a new version itself.
 """
 
 from __future__ import annotations
@@ -12,28 +9,19 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
-from django.db.backends.utils import CursorWrapper
 
-# Table, distribution column, table to colocate with. A table comes after the one it is colocated with.
-DISTRIBUTED = (
-    ("ingest_session", "session_key", "none"),
-    ("ingest_span", "session_key", "ingest_session"),
-    ("ingest_usage", "session_key", "ingest_session"),
-    ("ingest_label", "session_key", "ingest_session"),
-    ("ingest_trace", "trace_key", "none"),
-    ("ingest_spansession", "trace_key", "ingest_trace"),
-    ("ingest_message", "cell", "none"),
-)
-# Shards can be moved but not easily split. 32 shards allow for 32 workers.
-DEFAULT_SHARDS = 32
+from ingest.storage.database import distribution
 
 
 class Command(BaseCommand):
-    help = "Distribute spans, sessions, traces and messages over a Citus cluster. Without Citus, do nothing."
+    help = "Distribute the growing tables over a Citus cluster by cell. Without Citus, do nothing."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--shards", type=int, default=DEFAULT_SHARDS, help="shards for each table; cannot be changed later"
+            "--shards",
+            type=int,
+            default=distribution.DEFAULT_SHARDS,
+            help="shards for each table, at least as many as there will ever be workers",
         )
         parser.add_argument("--coordinator", metavar="HOST[:PORT]", help="address by which workers reach this database")
         parser.add_argument(
@@ -45,45 +33,21 @@ class Command(BaseCommand):
     ) -> None:
         if shards < 1:
             raise CommandError(f"--shards must be at least 1, not {shards}.")
+        if not distribution.has_citus():
+            self.stdout.write("Citus is not installed in this database. Nothing to distribute.")
+            return
         with connection.cursor() as cursor:
-            if not _has_citus(cursor):
-                self.stdout.write("Citus is not installed in this database. Nothing to distribute.")
-                return
             if coordinator:
                 cursor.execute(
                     "SELECT citus_set_coordinator_host(%s, %s)", _host_and_port("--coordinator", coordinator)
                 )
             for address in worker:
                 cursor.execute("SELECT citus_add_node(%s, %s)", _host_and_port("--worker", address))
-            cursor.execute("SELECT set_config('citus.shard_count', %s, false)", [str(shards)])
-            for table, column, colocated_with in DISTRIBUTED:
-                if _is_distributed(cursor, table):
-                    self.stdout.write(f"{table}: already distributed")
-                    continue
-                cursor.execute(
-                    "SELECT create_distributed_table(%s::regclass, %s, colocate_with => %s)",
-                    [table, column, colocated_with],
-                )
-                # The rows are on the shards now. Remove the coordinator's copy.
-                cursor.execute("SELECT truncate_local_data_after_distributing_table(%s::regclass)", [table])
-                self.stdout.write(f"{table}: distributed by {column}, {shards} shards")
-
-
-def _has_citus(cursor: CursorWrapper) -> bool:
-    """True if this database has Citus. Creates the extension if the server preloads it."""
-    cursor.execute("SELECT 1 FROM pg_extension WHERE extname = 'citus'")
-    if cursor.fetchone():
-        return True
-    cursor.execute("SELECT current_setting('shared_preload_libraries') ~ '\\mcitus\\M'")
-    (is_loaded,) = cursor.fetchone() or (False,)
-    if is_loaded:
-        cursor.execute("CREATE EXTENSION citus")
-    return bool(is_loaded)
-
-
-def _is_distributed(cursor: CursorWrapper, table: str) -> bool:
-    cursor.execute("SELECT 1 FROM pg_dist_partition WHERE logicalrelid = %s::regclass", [table])
-    return cursor.fetchone() is not None
+        tables = distribution.distribute(shards=shards)
+        for table in tables:
+            self.stdout.write(f"{table}: distributed by cell")
+        if not tables:
+            self.stdout.write("All tables are distributed already.")
 
 
 def _host_and_port(option: str, address: str) -> tuple[str, int]:

@@ -1,0 +1,80 @@
+"""Distribute the growing tables over the nodes of a Citus cluster, by cell.
+
+A growing table is one with the column `cell`, so a table that a migration adds needs no entry here. The tables are
+colocated: the rows of a cell are on one node, and so is every commit. The small tables stay on the coordinator. As
+reference tables, with a copy on each node, they could not be written while a node is down, when people must be able to
+sign in, and Citus would restart the ids of all tables that refer to them.
+"""
+
+from __future__ import annotations
+
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+# Shards can be moved but not easily split. 32 shards allow for 32 workers.
+DEFAULT_SHARDS = 32
+
+FIRST = "ingest_cell"
+"""The table that the others are colocated with. Each commit takes its lock on a cell from it first."""
+
+GROWING = f"""
+SELECT c.relname::text FROM pg_class c
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'cell' AND NOT a.attisdropped
+WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relnamespace = current_schema()::regnamespace
+ORDER BY c.relname <> '{FIRST}', c.relname
+"""  # noqa: S608 - a constant
+# Citus rejects triggers by default because some read other rows. Those of these tables only refuse changes.
+_SETTINGS = """
+SELECT set_config('citus.shard_count', %s, true), set_config('citus.enable_unsafe_triggers', 'on', true),
+  set_config('citus.multi_shard_modify_mode', 'sequential', true), set_config('client_min_messages', 'warning', true)
+"""
+_DISTRIBUTED = "SELECT logicalrelid::text FROM pg_dist_partition"
+_DISTRIBUTE = "SELECT create_distributed_table(%s::regclass, 'cell', colocate_with => %s)"
+_TRUNCATE = "SELECT truncate_local_data_after_distributing_table(%s::regclass)"
+
+
+def has_citus() -> bool:
+    """True if this database has Citus. Creates the extension if the server preloads it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM pg_extension WHERE extname = 'citus'")
+        if cursor.fetchone():
+            return True
+        cursor.execute("SELECT current_setting('shared_preload_libraries') ~ '\\mcitus\\M'")
+        (is_loaded,) = cursor.fetchone() or (False,)
+        if is_loaded:
+            cursor.execute("CREATE EXTENSION citus")
+    return bool(is_loaded)
+
+
+def is_distributed() -> bool:
+    """True if the growing tables of this database are distributed."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT to_regclass('pg_dist_partition') IS NOT NULL")
+        (has_metadata,) = cursor.fetchone() or (False,)
+        return bool(has_metadata) and FIRST in _names(cursor, _DISTRIBUTED)
+
+
+def distribute(*, shards: int = DEFAULT_SHARDS) -> list[str]:
+    """Distribute the tables that are not distributed yet, and return their names.
+
+    It is one transaction, so a commit finds all tables on one server or all on the cluster. Writers wait until it ends.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_SETTINGS, [str(shards)])
+        done = set(_names(cursor, _DISTRIBUTED))
+        if FIRST not in done:
+            # A commit comes before, or waits and finds the cluster.
+            cursor.execute(f"LOCK TABLE {FIRST}")
+        new = [table for table in _names(cursor, GROWING) if table not in done]
+        for table in new:
+            cursor.execute(_DISTRIBUTE, [table, "none" if table == FIRST else FIRST])
+        # The rows are on the shards now. The coordinator's copy of the append-only tables has triggers.
+        cursor.execute("SELECT set_config('session_replication_role', 'replica', true)")
+        for table in new:
+            cursor.execute(_TRUNCATE, [table])
+    return new
+
+
+def _names(cursor: CursorWrapper, query: str) -> list[str]:
+    cursor.execute(query)
+    return [name for (name,) in cursor.fetchall()]
