@@ -47,7 +47,7 @@ expired = Signal()
 
 _INSERT_TEXTS = """
 INSERT INTO ingest_content (cell, hash, body, size, created_at)
-SELECT %s, h, b, s, now() FROM unnest(%s::bytea[], %s::bytea[], %s::int[]) AS t(h, b, s)
+VALUES (%s, unnest(%s::bytea[]), unnest(%s::bytea[]), unnest(%s::int[]), now())
 ON CONFLICT DO NOTHING
 """
 _DELETE_UNUSED_TEXTS = """

@@ -465,9 +465,8 @@ def _add_labels(pipeline: Pipeline, cell: int, metadata: Iterable[tuple[uuid.UUI
 def _update_usage(pipeline: Pipeline, cell: int, deltas: Deltas) -> None:
     rows = [row for key, delta in deltas.items() if delta.usage is not None for row in delta.usage.rows(key)]
     if rows:
-        parameters = usage.add_parameters(cell, rows)
-        pipeline.queue(usage.ADD, parameters)
-        pipeline.queue(usage.ADD_HOURLY, parameters)
+        pipeline.queue(usage.ADD, usage.add_parameters(cell, rows))
+        pipeline.queue(usage.ADD_HOURLY, usage.hourly_parameters(cell, rows))
 
 
 async def _rebuild_aggregates(pipeline: Pipeline, cell: int, keys: set[uuid.UUID], days: Days) -> int:

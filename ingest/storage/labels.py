@@ -16,7 +16,7 @@ from ingest.decoding.labels import Label, labels_of
 
 INSERT = """
 INSERT INTO ingest_label (cell, session_key, key, value)
-SELECT %s::bigint, * FROM unnest(%s::uuid[], %s::text[], %s::text[]) ON CONFLICT DO NOTHING
+VALUES (%s::bigint, unnest(%s::uuid[]), unnest(%s::text[]), unnest(%s::text[])) ON CONFLICT DO NOTHING
 """
 DELETE = "DELETE FROM ingest_label WHERE cell = %s AND session_key = ANY(%s)"
 READ_METADATA = """

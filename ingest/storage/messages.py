@@ -28,8 +28,7 @@ _MAX_KNOWN = 100_000
 
 INSERT = """
 INSERT INTO ingest_message (cell, hash, day, size, body)
-SELECT %(cell)s, h, %(day)s, s, b
-FROM unnest(%(hashes)s::bytea[], %(sizes)s::int[], %(bodies)s::bytea[]) t (h, s, b)
+VALUES (%(cell)s, unnest(%(hashes)s::bytea[]), %(day)s, unnest(%(sizes)s::int[]), unnest(%(bodies)s::bytea[]))
 ON CONFLICT DO NOTHING
 """
 FIND = "SELECT hash FROM ingest_message WHERE cell = %s AND hash = ANY(%s)"

@@ -37,9 +37,8 @@ FROM t JOIN ingest_session s ON s.session_key = t.session_key
 _UPSERT_TRACES = """
 INSERT INTO ingest_trace (cell, seq, trace_key, trace_id, session_key, source, is_mixed, name, started_at,
   ended_at, metadata)
-SELECT %s::bigint, %s::bigint, k, id, s, source, is_mixed, name, started_at, ended_at, metadata
-FROM unnest(%s::uuid[], %s::text[], %s::uuid[], %s::smallint[], %s::boolean[], %s::text[], %s::timestamptz[],
-  %s::timestamptz[], %s::jsonb[]) t (k, id, s, source, is_mixed, name, started_at, ended_at, metadata)
+VALUES (%s::bigint, %s::bigint, unnest(%s::uuid[]), unnest(%s::text[]), unnest(%s::uuid[]), unnest(%s::smallint[]),
+  unnest(%s::boolean[]), unnest(%s::text[]), unnest(%s::timestamptz[]), unnest(%s::timestamptz[]), unnest(%s::jsonb[]))
 ON CONFLICT (cell, trace_key) DO UPDATE SET session_key = EXCLUDED.session_key, source = EXCLUDED.source,
   is_mixed = EXCLUDED.is_mixed, seq = EXCLUDED.seq, name = EXCLUDED.name, started_at = EXCLUDED.started_at,
   ended_at = EXCLUDED.ended_at, metadata = EXCLUDED.metadata
@@ -51,7 +50,7 @@ WHERE cell = %s AND trace_key = ANY(%s) AND span_id = ANY(%s)
 """
 _INSERT_SPAN_SESSIONS = """
 INSERT INTO ingest_spansession (cell, trace_key, span_id, session_key)
-SELECT %s::bigint, * FROM unnest(%s::uuid[], %s::text[], %s::uuid[]) ON CONFLICT DO NOTHING
+VALUES (%s::bigint, unnest(%s::uuid[]), unnest(%s::text[]), unnest(%s::uuid[])) ON CONFLICT DO NOTHING
 """
 _DELETE_SPAN_SESSIONS = """
 DELETE FROM ingest_spansession WHERE cell = %s AND trace_key = ANY(%s) RETURNING trace_key, session_key

@@ -56,7 +56,7 @@ def rebuild_session(queue: Queue, cell: int, key: uuid.UUID, day: date, seq: int
     if new_rows:
         queue(usage.ADD, usage.add_parameters(cell, new_rows))
     if changes := [*map(usage.negate, billed), *new_rows]:
-        queue(usage.ADD_HOURLY, usage.add_parameters(cell, changes))
+        queue(usage.ADD_HOURLY, usage.hourly_parameters(cell, changes))
 
 
 def _replace_hours(

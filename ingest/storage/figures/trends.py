@@ -99,7 +99,7 @@ def share_kept(total: int, kept: int) -> int:
 _COLUMNS = {"hour": "timestamptz", "model": "text", **dict.fromkeys(COUNTS, "bigint"), "kept_counts": "text"}
 _ADD = """
 INSERT INTO {table} AS old (cell, {names}, kept_counts)
-SELECT %(cell)s::bigint, {names}, kept_counts::int[] FROM unnest({arrays}) t ({names}, kept_counts)
+VALUES (%(cell)s::bigint, {arrays}::int[])
 ON CONFLICT ({key}) DO UPDATE SET {sums}, kept_counts = CASE WHEN excluded.kept_counts IS NULL THEN old.kept_counts ELSE
   (SELECT array_agg(coalesce(a, 0) + b ORDER BY n) FROM unnest(old.kept_counts, excluded.kept_counts)
    WITH ORDINALITY x (a, b, n)) END
@@ -110,7 +110,7 @@ def _add_statement(table: str, columns: Mapping[str, str], key: Sequence[str]) -
     return _ADD.format(
         table=table,
         names=", ".join(name for name in columns if name != "kept_counts"),
-        arrays=", ".join(f"%({name})s::{kind}[]" for name, kind in columns.items()),
+        arrays=", ".join(f"unnest(%({name})s::{kind}[])" for name, kind in columns.items()),
         key=", ".join(key),
         sums=", ".join(f"{name} = old.{name} + excluded.{name}" for name in COUNTS),
     )

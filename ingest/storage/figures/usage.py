@@ -8,8 +8,9 @@ cell hold its lock, so rows cannot be updated in different orders.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from operator import add
 from typing import Any
 
 from ingest.decoding.timestamps import to_datetime
@@ -67,30 +68,26 @@ _KEY = ("hour", "model", "provider", "is_summary", "prompt_size")
 USAGE_KEY = ("cell", "session_key", *_KEY)
 HOURLY_KEY = ("cell", *_KEY)
 _SUMS = [name for name in _COLUMNS if name not in USAGE_KEY]
-ADD = """
-INSERT INTO ingest_usage AS u (cell, {names})
-SELECT %(cell)s::bigint, {names} FROM unnest({arrays}) t ({names})
+_HOURLY_COLUMNS = {name: kind for name, kind in _COLUMNS.items() if name != "session_key"}
+_ADD = """
+INSERT INTO {table} AS u (cell, {names})
+VALUES (%(cell)s::bigint, {arrays})
 ON CONFLICT ({key}) DO UPDATE SET {sums}
-""".format(
-    key=", ".join(USAGE_KEY),
-    names=", ".join(_COLUMNS),
-    arrays=", ".join(f"%({name})s::{kind}[]" for name, kind in _COLUMNS.items()),
-    sums=", ".join(f"{name} = u.{name} + EXCLUDED.{name}" for name in _SUMS),
-)
-# Sums the rows first, because one statement cannot update a row twice.
-ADD_HOURLY = """
-INSERT INTO ingest_hourlyusage AS u (cell, {key}, {names})
-SELECT %(cell)s::bigint, {key}, {totals} FROM unnest({arrays}) t ({columns}) GROUP BY {key}
-ON CONFLICT ({conflict}) DO UPDATE SET {sums}
-""".format(
-    key=", ".join(_KEY),
-    conflict=", ".join(HOURLY_KEY),
-    names=", ".join(_SUMS),
-    totals=", ".join(f"sum({name})" for name in _SUMS),
-    arrays=", ".join(f"%({name})s::{kind}[]" for name, kind in _COLUMNS.items()),
-    columns=", ".join(_COLUMNS),
-    sums=", ".join(f"{name} = u.{name} + EXCLUDED.{name}" for name in _SUMS),
-)
+"""
+
+
+def _add_statement(table: str, columns: Mapping[str, str], key: Iterable[str]) -> str:
+    return _ADD.format(
+        table=table,
+        key=", ".join(key),
+        names=", ".join(columns),
+        arrays=", ".join(f"unnest(%({name})s::{kind}[])" for name, kind in columns.items()),
+        sums=", ".join(f"{name} = u.{name} + EXCLUDED.{name}" for name in _SUMS),
+    )
+
+
+ADD = _add_statement("ingest_usage", _COLUMNS, USAGE_KEY)
+ADD_HOURLY = _add_statement("ingest_hourlyusage", _HOURLY_COLUMNS, HOURLY_KEY)
 DELETE = f"DELETE FROM ingest_usage WHERE cell = %s AND session_key = %s RETURNING {', '.join(_COLUMNS)}"  # noqa: S608 - constants
 # Run under the lock of the cell.
 DELETE_HOURLY = "DELETE FROM ingest_hourlyusage WHERE cell = %(cell)s"
@@ -107,7 +104,24 @@ def negate(row: Row) -> Row:
 
 
 def add_parameters(cell: int, rows: Iterable[Row]) -> dict[str, Any]:
-    """Return the parameters of `ADD` and `ADD_HOURLY`: an array for each column, given a row for each change."""
+    """Return the parameters of `ADD`: an array for each column, given a row for each change."""
+    return {"cell": cell, **_arrays(_COLUMNS, rows)}
+
+
+def hourly_parameters(cell: int, rows: Iterable[Row]) -> dict[str, Any]:
+    """Return the parameters of `ADD_HOURLY`, given the rows of sessions.
+
+    Rows of the same hour and model are added up, because one statement cannot update a row twice.
+    """
+    first_sum = 1 + len(_KEY)
+    sums: dict[Row, list[Any]] = {}
+    for row in rows:
+        key, counts = row[1:first_sum], row[first_sum:]
+        known = sums.get(key)
+        sums[key] = [*counts] if known is None else [*map(add, known, counts)]
+    return {"cell": cell, **_arrays(_HOURLY_COLUMNS, ((*key, *counts) for key, counts in sums.items()))}
+
+
+def _arrays(names: Iterable[str], rows: Iterable[Row]) -> dict[str, str]:
     columns = zip(*rows, strict=True)
-    arrays = {name: encode_array(column) for name, column in zip(_COLUMNS, columns, strict=True)}
-    return {"cell": cell, **arrays}
+    return {name: encode_array(column) for name, column in zip(names, columns, strict=True)}
