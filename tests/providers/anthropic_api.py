@@ -35,9 +35,13 @@ class Signatures:
 
     def sign(self, thinking: str) -> str:
         signature = new_id("EqQBCgIYAhIM")
-        with self._lock:
-            self._texts[signature] = thinking
+        self.add({"thinking": thinking, "signature": signature})
         return signature
+
+    def add(self, block: Block) -> None:
+        """Add thinking that was signed before."""
+        with self._lock:
+            self._texts[block["signature"]] = block["thinking"]
 
     def verify(self, block: Block) -> bool:
         return self._texts.get(block["signature"]) == block["thinking"]

@@ -175,16 +175,24 @@ def input_items(body: dict[str, Any]) -> list[Item]:
 
 
 def _with_defaults(item: Item) -> Item:
-    """Return a message with the keys that the SDK's types require and the API does not.
+    """Return a message with the keys that the SDK's types require and the API does not, and without those it ignores.
 
-    These are the id and the status of an assistant message, and the detail of an image. LangChain leaves them out.
+    Required are the id and the status of an assistant message, and the detail of an image. LangChain leaves them out.
+    Other messages have an id in lists of the API, and Codex sends ids of its own.
     """
-    content = item.get("content") if isinstance(item, dict) else None
+    if not isinstance(item, dict):
+        return item
+    content = item.get("content")
+    if item.get("type") == "reasoning":
+        # Codex sends `content: null` with reasoning that it cannot read.
+        return {key: value for key, value in item.items() if value is not None}
     if not isinstance(content, list):
         return item
     parts = [{"detail": "auto", **part} if part.get("type") == "input_image" else part for part in content]
     is_output = item.get("role") == "assistant" and any(part.get("type") in _ASSISTANT_PARTS for part in parts)
     defaults = {"type": "message", "id": "msg_", "status": "completed"} if is_output else {}
+    if item.get("role") != "assistant":
+        item = {key: value for key, value in item.items() if key != "id"}
     return {**defaults, **item, "content": parts}
 
 

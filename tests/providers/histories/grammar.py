@@ -101,6 +101,8 @@ class Session:
     """The number of users whose sessions have the same id."""
     keep_recent_turns: int = 6
     keep_tool_io_pairs: int = 4
+    route: int = 0
+    """Chooses an integration of the format."""
 
 
 def draw_session(seed: int) -> Session:
@@ -116,6 +118,7 @@ def draw_session(seed: int) -> Session:
         tenants=2 if random.random() < 0.2 else 1,
         keep_recent_turns=random.randint(1, 6),
         keep_tool_io_pairs=random.randint(0, 4),
+        route=random.randint(0, 59),
     )
 
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from compact.messages.block_kinds import Format
 from providers.histories.grammar import Change, Instruct, Respond, Say, ToolCall
+from providers.histories.routes import Item, Preflight, Route
 
 T = TypeVar("T")
-Item = dict[str, Any]
 _PHRASE = "the parser of src/orders/batch.py reads 17 rows because the cache is stale and we use Postgres for it"
 _FILLER = _PHRASE.split()
 _TODO = re.compile(r"todo-\w+-\d+")
@@ -35,6 +35,7 @@ class History:
     tenant: str = "a"
     thinks: bool = False
     has_cache_marks: bool = False
+    route: Route = field(default_factory=Preflight)
     items: list[Item] = field(default_factory=list)
     pinned: list[Item] = field(default_factory=list)
     """The messages that must stay."""

@@ -38,14 +38,15 @@ class ChatHistory(History):
     def user_item(self, text: str, step: Say) -> Item:
         if not step.attachments:
             return {"role": "user", "content": text}
-        parts = [example(choose(_CHAT_ATTACHMENTS, number), _CHAT) for number in step.attachments]
+        names = self._portable(_CHAT_ATTACHMENTS)
+        parts = [example(choose(names, number), _CHAT) for number in step.attachments]
         return {"role": "user", "content": [{"type": "text", "text": text}, *parts]}
 
     def response(self, step: Respond) -> Iterator[None]:
         yield
         calls = [(call, self._call(call)) for call in step.calls]
         content: Any = self.text(step.words, "reply") if step.words or not calls else None
-        if step.extras and content:
+        if step.extras and content and self._portable(["refusal"]):
             content = [{"type": "text", "text": content}, example("refusal", _CHAT)]
         message: Item = {"role": "assistant", "content": content}
         if step.layout == "split" and len(calls) > 1:
@@ -64,8 +65,12 @@ class ChatHistory(History):
         chat_api.validate({"model": "gpt-5", "messages": list(prompt)})
 
     def _call(self, call: ToolCall) -> Item:
-        block = example(choose(_CHAT_CALLS, call.kind), _CHAT, id=f"call_{self.next_id()}")
+        block = example(choose(self._portable(_CHAT_CALLS), call.kind), _CHAT, id=f"call_{self.next_id()}")
         return {**block, block["type"]: {**block[block["type"]], "name": call.tool}}
+
+    def _portable(self, names: list[str]) -> list[str]:
+        """Return the rows that the way to the provider can carry."""
+        return [name for name in names if self.route.kinds is None or name in self.route.kinds]
 
 
 @dataclass

@@ -1,39 +1,23 @@
-"""Play a session: build its history call by call, compact it, and check every prompt.
-
-A route is the way from the host's list to the request: `preflight` itself, or a framework's integration.
-"""
+"""Play a session: build its history call by call, compact it, and check every prompt."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from compact import CallbackExporter, CompactConfig, CompactManager, CompactPolicy, NoopEstimator
 from compact.adapters.plan_stores import MemoryCompactionStore
 from compact.engine.session.continuation import is_instruction
-from compact.integrations.model_call import ModelCall
 from compact.messages import Message
 from compact.messages.codecs import get_codec
 from providers.histories.grammar import Change, Compact, Instruct, Respond, Say, Session, Step, Switch
-from providers.histories.history import History, Item, bare
+from providers.histories.history import History, Item, bare, choose
+from providers.histories.routes import ROUTES
 
 ESTIMATOR = NoopEstimator()
 _SHORTENED = ("tokens truncated", "chars truncated", "truncated…", "[read: ", "[run: ")
-
-
-class Route(Protocol):
-    """A way to send a list of messages through this library."""
-
-    def __call__(self, manager: CompactManager, items: list[Item], history: History) -> list[Item]:
-        """Return the messages that the provider gets."""
-        ...
-
-
-def by_preflight(manager: CompactManager, items: list[Item], history: History) -> list[Item]:
-    """Send by the call that all integrations make."""
-    return ModelCall(manager, "s", items, options=lambda: {"format": history.codec}).preflight()
 
 
 @dataclass
@@ -42,7 +26,6 @@ class Player:
 
     session: Session
     new_history: Callable[[str], History]
-    route: Route = by_preflight
     events: list[Any] = field(default_factory=list)
     calls: int = 0
     compactions: int = 0
@@ -63,6 +46,7 @@ class Player:
     def _history(self, tenant: str) -> History:
         history = self.new_history(tenant)
         history.thinks, history.has_cache_marks = self.session.has_thinking, self.session.has_cache_marks
+        history.route = choose(ROUTES[history.form], self.session.route)
         return history
 
     def _manager(self, window: int) -> CompactManager:
@@ -111,7 +95,7 @@ class Player:
         before = json.dumps(items)
         self.events.clear()
         self.calls += 1
-        prompt = self.route(self.manager, items, history)
+        prompt = history.route.send(self.manager, items, history.codec)
         assert json.dumps(items) == before, "the host's list was changed"
         self.compactions += bool(_events_of(self.events, "compact.pruned_messages"))
         check_prompt(prompt, items, history, self.events, self.manager)
@@ -144,6 +128,7 @@ def check_prompt(
     """Assert what is true of every prompt."""
     failures = [event for event in events if event["event"] == "compact.error"]
     assert all(event["properties"]["error_type"] == "InsufficientBudget" for event in failures), failures
+    items = history.route.plain(items)
     history.validate(prompt)
     text = json.dumps(prompt)
     other = "b" if history.tenant == "a" else "a"
@@ -165,7 +150,7 @@ def check_newest(prompt: list[Item], items: Sequence[Item]) -> None:
 def check_kept(prompt: list[Item], text: str, history: History) -> None:
     """Protected messages, instructions and the newest todo list stay."""
     unmarked = bare(prompt)
-    for item in map(bare, history.pinned):
+    for item in map(bare, history.route.plain(history.pinned)):
         assert item in unmarked, f"a protected message is lost: {str(item)[:200]}"
     todo = history.todo()
     assert todo is None or todo in text, "the newest todo list is lost"

@@ -116,3 +116,17 @@ def test_a_stopped_todo_call_does_not_replace_the_newest_list() -> None:
     stopped = (ToolCall(tool="manage_todo_list", is_answered=False), ToolCall(output_words=2_500))
     steps = (Respond(calls=(ToolCall(tool="manage_todo_list"),)), Respond(calls=stopped, times=10))
     Player(Session(steps), ChatHistory).play()
+
+
+def test_an_instruction_that_a_layout_moved_stays_where_it_is() -> None:
+    """The host goes on with the list that it got, and moves its cache marks. Its own messages still lead."""
+    calls = (ToolCall(tool="manage_todo_list", output_words=2_500), ToolCall(output_words=150))
+    steps = (Say(150), Instruct(30), Respond(150, calls, times=6))
+    Player(Session(steps, "bridge", window=30_000, has_cache_marks=True, adopts=True), AnthropicHistory).play()
+
+
+def test_an_instruction_after_the_newest_result_does_not_age_it() -> None:
+    """The newest todo list is pinned, but it stays where it is: after the summary."""
+    todo = Respond(calls=(ToolCall(tool="manage_todo_list"),), times=2)
+    steps = (Respond(150, (ToolCall(output_words=2_500),), (3, 8)), todo, Instruct(), Respond())
+    Player(Session(steps, adopts=True, has_thinking=True, keep_tool_io_pairs=0), AnthropicHistory).play()

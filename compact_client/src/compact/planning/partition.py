@@ -250,23 +250,19 @@ def partition_for_bridge(
 
 
 def newest_unit(units: Sequence[Unit]) -> Unit:
-    """Return the unit with the newest message."""
-    return max(units, key=lambda unit: unit.last)
+    """Return the unit with the newest message. An instruction after it is no input of its own."""
+    return max([unit for unit in units if unit.kind != "context"] or units, key=lambda unit: unit.last)
 
 
 def _input_start(units: Sequence[Unit]) -> int:
-    """Return the index at which the input of this call starts: the newest unit, or the last user messages in a row.
-
-    An instruction after the user's message is no input of its own.
-    """
-    units = [unit for unit in units if unit.kind != "context"] or units
+    """Return the index at which the input of this call starts: the newest unit, or the last user messages in a row."""
     start = newest_unit(units)
     if start.kind != "user":
         return start.first
     for unit in reversed(units):
-        if unit.kind != "user":
+        if unit.kind not in ("user", "context"):
             break
-        start = unit
+        start = unit if unit.kind == "user" else start
     return start.first
 
 

@@ -58,7 +58,10 @@ def merge_history(
         if message is None:
             continue
         position = positions.get(item.message_id) if item is not None else None
-        if is_instruction(items[index]):
+        if is_instruction(items[index]) and position is not None and index and shown[index - 1] is None:
+            # It follows a message of ours: a layout moved it, and the host goes on with the list that it got.
+            entries[position, 1, 0] = message
+        elif is_instruction(items[index]):
             # Instructions at the front stay there, also if the plan hides the messages after them.
             entries[-1 if index < first_spoken else anchor, 0, index] = message
         elif position is None:
