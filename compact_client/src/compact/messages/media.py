@@ -25,7 +25,6 @@ _BASE64_BYTES = (string.ascii_letters + string.digits + "+/_-").encode()
 _MIN_OPAQUE_CHARS = 20_000
 _PDF_PAGE = re.compile(rb"/Type\s*/Page(?![s\w])")
 _PDF_COUNT = re.compile(rb"/Count\s+(\d+)")
-_KIND_OF_PART: dict[str, MediaKind] = {name: kind.media for name, kind in BLOCK_KINDS.items() if kind.media}
 _WRAPPERS = ("image_url", "input_audio", "file", "source", "audio", "video_url")
 _CONTENT_FIELDS = ("url", "image_url", "data", "base64", "file_data", "result")
 _TYPE_FIELDS = ("media_type", "mime_type", "format", "filename")
@@ -76,7 +75,7 @@ def text_in_document(part: Mapping[str, Any]) -> str | None:
         return str(part.get("text") or "")
     file = part.get("file")
     data, media_type = _content(file if isinstance(file, Mapping) else part)
-    if isinstance(data, str) and media_type.startswith("text/") and part.get("type") in _KIND_OF_PART:
+    if isinstance(data, str) and media_type.startswith("text/") and _media_kind(part.get("type")):
         return _decode(data, len(data)).decode("utf-8", "replace")
     return None
 
@@ -155,7 +154,7 @@ def _find(content: Any, provider: str) -> Iterator[Media]:
             yield from _find(part, provider)
     elif isinstance(content, Mapping):
         name = content.get("type")
-        kind = _KIND_OF_PART.get(name) if isinstance(name, str) else None
+        kind = _media_kind(name)
         if kind is None:
             if name == "tool_result" or "image_url" in content:
                 yield from _find(
@@ -163,6 +162,12 @@ def _find(content: Any, provider: str) -> Iterator[Media]:
                 )
         elif text_in_document(content) is None:
             yield from _read_part(content, kind, provider)
+
+
+def _media_kind(name: Any) -> MediaKind | None:
+    """Return the kind as which a part with this type is counted, or None for any other part."""
+    row = BLOCK_KINDS.get(name) if isinstance(name, str) else None
+    return None if row is None else row.media
 
 
 def _read_part(part: Mapping[str, Any], kind: MediaKind, provider: str) -> Iterator[Media]:

@@ -14,7 +14,7 @@ from typing import Any
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
 from compact.messages.api_rules import ANTHROPIC_RULES
-from compact.messages.block_kinds import Format, kind_of, linked_ids
+from compact.messages.block_kinds import Content, Format, kind_of, linked_ids
 from compact.messages.codecs.base import (
     ChangeOutput,
     DictCodec,
@@ -52,7 +52,7 @@ class AnthropicCodec(DictCodec):
             return Message(role, content, meta, source=item)
         parts = _Parts(index)
         for block in _blocks(item):
-            _READERS.get(string_field(block, "type"), _read_unknown)(parts, block)
+            _reader_of(block)(parts, block)
             parts.links += linked_ids(block)
         return Message(
             "tool" if parts.answers else role,
@@ -141,8 +141,10 @@ def _read_tool_result(parts: _Parts, block: Block) -> None:
     parts.media += media_in(block.get("content"), _PROVIDER)
 
 
-def _read_redacted_thinking(parts: _Parts, block: Block) -> None:
-    parts.extra_tokens += len(str(block.get("data", ""))) // _REDACTED_CHARS_PER_TOKEN
+def _read_reasoning(parts: _Parts, block: Block) -> None:
+    """Read thinking, or count it if it is encrypted."""
+    parts.texts.append(text_of(block))
+    parts.extra_tokens += len(string_field(block, "data")) // _REDACTED_CHARS_PER_TOKEN
 
 
 def _read_attachment(parts: _Parts, block: Block) -> None:
@@ -159,15 +161,21 @@ def _read_unknown(parts: _Parts, block: Block) -> None:
     parts.media += media
 
 
-_READERS: dict[str, Callable[[_Parts, Block], None]] = {
-    "text": _read_text,
-    "thinking": _read_text,
-    "tool_use": _read_tool_use,
-    "tool_result": _read_tool_result,
-    "redacted_thinking": _read_redacted_thinking,
-    "image": _read_attachment,
-    "document": _read_attachment,
+_READERS: dict[Content, Callable[[_Parts, Block], None]] = {
+    Content.TEXT: _read_text,
+    Content.REASONING: _read_reasoning,
+    Content.CALL: _read_tool_use,
+    Content.RESULT: _read_tool_result,
+    Content.MEDIA: _read_attachment,
 }
+
+
+def _reader_of(block: Block) -> Callable[[_Parts, Block], None]:
+    """Return the reader of a block. Those that only the provider writes are read like those of an unknown kind."""
+    kind = kind_of(block)
+    if kind is None or kind.is_hosted or (kind.content is Content.TEXT and "text" not in block):
+        return _read_unknown
+    return _READERS.get(kind.content, _read_unknown)
 
 
 def _is_own(block: Block) -> bool:
