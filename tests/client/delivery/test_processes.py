@@ -153,3 +153,33 @@ def test_a_signal_handler_of_a_child_may_emit(tmp_path: Path) -> None:
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert (result.returncode, result.stderr) == (0, "")
         assert sent_events(receiver) == Counter(["interrupted", "handler"])
+
+
+FORKED_EARLY = """
+import os, sys, time
+from compact.exporters import AriadneExporter
+exporter = AriadneExporter(sys.argv[1], "key", spool_dir=sys.argv[2])
+known = set(sys.modules)
+def emit(name):
+    exporter.emit({"event": "compact.check", "session_id": "s", "trace_id": "t", "span_id": name})
+emit("parent")
+while "httpcore" not in sys.modules:  # The worker has begun to send.
+    time.sleep(0.0005)
+pid = os.fork()
+if pid == 0:
+    emit("child")
+    os._exit(0 if exporter.flush(30) else 1)
+assert os.waitpid(pid, 0)[1] == 0
+assert exporter.flush(30)
+assert set(sys.modules) == known, set(sys.modules) - known
+"""
+
+
+@pytest.mark.req("A-FLT-2")
+def test_a_child_that_is_forked_during_the_first_request_can_send(tmp_path: Path) -> None:
+    """As by `gunicorn --preload`. A module that the parent's worker has half imported would stay so in the child."""
+    with Receiver() as receiver:
+        command = [sys.executable, "-W", "ignore", "-c", FORKED_EARLY, receiver.url, str(tmp_path)]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert sent_events(receiver) == Counter(["parent", "child"])

@@ -35,9 +35,14 @@ def dump(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), default=str).encode()
 
 
+def load() -> None:
+    """Import msgspec now, where it is installed."""
+    _functions()
+
+
 @cache
 def _functions() -> tuple[Callable[[bytes], Any] | None, Callable[[Any], bytes] | None]:
-    # Imported on first use, because `import compact` loads no optional package.
+    # Not imported with this module, because `import compact` loads no optional package.
     try:
         import msgspec
     except ImportError:

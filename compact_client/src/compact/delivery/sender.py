@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from compact.delivery import fast_json
 from compact.delivery.backoff import Backoff, parse_retry_after
 from compact.delivery.counts import Counts
 from compact.delivery.drops import DropReport, Drops
@@ -95,9 +96,15 @@ class Sender:
         timeout_s: float,
         max_backoff_s: float,
     ) -> None:
-        # Import httpx here, not in the worker: openai looks for it in `sys.modules` and would find it half imported.
+        # The worker imports nothing. A child that is forked during an import would keep a half imported module for good
+        # and could never send, and openai looks for httpx in `sys.modules`. httpx loads httpcore with the first
+        # client, and sockets load the codec with the first address.
+        import encodings.idna  # noqa: F401
+
+        import httpcore  # noqa: F401
         import httpx  # noqa: F401
 
+        fast_json.load()
         self._endpoint = endpoint
         self._encoder = encoder
         self._spool = spool
