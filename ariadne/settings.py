@@ -419,7 +419,8 @@ LOGGING = {
             "format": "%(asctime)s %(levelname)s %(name)s %(message)s",
         }
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"requests": {"()": "ariadne.runtime.log_format.RequestLimit"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["requests"]}},
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     # psycopg warns about each pipeline that an error ended, and the error itself is logged where it is handled.
     "loggers": {"psycopg": {"level": "ERROR"}, "psycopg.pool": {"level": LOG_LEVEL}},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import threading
 import time
@@ -16,6 +17,8 @@ import psycopg
 import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from viewer.accounts.sso import Backend
 
 
 def b64(data: bytes) -> str:
@@ -142,3 +145,49 @@ def test_single_sign_on(start_server, provider: Provider):
     provider.claims = {"sub": "44"}
     provider.signing_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     assert not log_in(server.url)[1], "signed with another key"
+
+
+@pytest.fixture
+def backend(settings: Any) -> Backend:
+    for name in ("RP_CLIENT_ID", "RP_CLIENT_SECRET", "OP_TOKEN_ENDPOINT", "OP_USER_ENDPOINT", "OP_JWKS_ENDPOINT"):
+        setattr(settings, f"OIDC_{name}", "https://provider.example")
+    settings.OIDC_RP_SIGN_ALGO = "RS256"
+    settings.OIDC_GROUPS_CLAIM = "groups"
+    return Backend()
+
+
+@pytest.mark.django_db
+@pytest.mark.req("P-SEC-1")
+def test_subjects_never_share_an_account(backend: Backend):
+    """They may be long, differ in control characters only, or look like another account."""
+    long = "x" * 200
+    digest = hashlib.sha256(f"{long}a".encode()).hexdigest()
+    subjects = ["42", "42\x00", "42\n", " 42", f"{long}a", f"{long}b", f"sha256:{digest}", "\ud800", "Åsa", "auth0|42"]
+    users = [backend.create_user({"sub": subject}) for subject in subjects]
+    assert len({user.pk for user in users}) == len(subjects)
+    for user, subject in zip(users, subjects, strict=True):
+        assert list(backend.filter_users_by_claims({"sub": subject})) == [user]
+        assert user.username.startswith("sso:") and user.username.isprintable() and len(user.username) <= 150
+    assert users[0].username == "sso:42" and users[-1].username == "sso:auth0|42"
+
+
+@pytest.mark.django_db
+@pytest.mark.req("P-SEC-1")
+def test_hostile_claims_are_cleaned_or_refused(backend: Backend):
+    """A name is one line of text, and a claim of another type than expected is no error and no right."""
+    claims = {
+        "sub": "hostile",
+        "name": "Ann\x00\nroot\u2028\x1b[31m<script>",
+        "email": "a\x00@b.example\n",
+        "groups": [{"a": 1}, ["admins"], None, "root", "operators"],
+    }
+    user = backend.create_user(claims)
+    assert user.first_name.isprintable() and user.first_name.startswith("Ann")
+    assert user.email.isprintable()
+    assert list(user.groups.values_list("name", flat=True)) == ["operators"]
+    for name, value in (("groups", "admins"), ("groups", {"admins": True}), ("name", ["x"]), ("email", 5)):
+        user = backend.update_user(user, {**claims, name: value})
+        assert "admins" not in user.groups.values_list("name", flat=True)
+    for subject in (None, "", 42, True, ["42"], {"sub": "42"}):
+        assert not backend.verify_claims({"sub": subject})
+    assert not backend.verify_claims({"sub": "42", "email_verified": "false"})

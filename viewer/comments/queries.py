@@ -16,9 +16,10 @@ from django.utils import timezone
 from ingest.cells import cells_of
 from ingest.models import Session
 from viewer.accounts.access import Grant, Right
-from viewer.comments.texts import mentioned_names, possible_names
+from viewer.comments.texts import mentioned_names, possible_names, split_mentions
 from viewer.live import comment_notifications
 from viewer.models import Bookmark, Comment, Membership, Mention
+from viewer.project_redactor import project_redactor
 
 MAX_COMMENTS = 500
 _MAX_PEOPLE = 8
@@ -79,7 +80,7 @@ def add_comment(target: Target, author: User, text: str) -> Comment:
             compaction=target.compaction,
             span=target.span,
             author=author,
-            text=text,
+            text=redact_text(target.session.project_id, text),
         )
         _update_mentions(comment)
         comment_notifications.publish(comment.project_id, comment.session_key)
@@ -89,7 +90,7 @@ def add_comment(target: Target, author: User, text: str) -> Comment:
 def edit_comment(comment: Comment, text: str) -> None:
     """Change a text. People who are mentioned for the first time are notified."""
     with transaction.atomic():
-        comment.text, comment.edited_at = text, timezone.now()
+        comment.text, comment.edited_at = redact_text(comment.project_id, text), timezone.now()
         comment.save(update_fields=["text", "edited_at"])
         _update_mentions(comment)
         comment_notifications.publish(comment.project_id, comment.session_key)
@@ -101,14 +102,28 @@ def delete_comment(comment: Comment) -> None:
         comment.delete()
 
 
-def _update_mentions(comment: Comment) -> None:
-    candidates = Membership.objects.filter(project_id=comment.project_id, user__is_active=True)
-    users = {
+def redact_text(project_id: int, text: str) -> str:
+    """Return a text without secrets and personal data. People without the right to view payloads read comments, too."""
+    # A username may be an email address, which is personal data anywhere else.
+    parts = list(split_mentions(text, {name.lower(): name for name in _named_members(project_id, text)}))
+    plain, _ = project_redactor(project_id).parts([part for part, name in parts if not name])
+    texts = iter(plain)
+    return "".join(part if name else next(texts) for part, name in parts)
+
+
+def _named_members(project_id: int, text: str) -> dict[str, User]:
+    """Return the members that a text may mention, by username."""
+    candidates = Membership.objects.filter(project_id=project_id, user__is_active=True)
+    return {
         membership.user.username: membership.user
         for membership in candidates.annotate(lower=Lower("user__username"))
-        .filter(lower__in=possible_names(comment.text))
+        .filter(lower__in=possible_names(text))
         .select_related("user")
     }
+
+
+def _update_mentions(comment: Comment) -> None:
+    users = _named_members(comment.project_id, comment.text)
     mentioned = [users[name] for name in mentioned_names(comment.text, users)]
     Mention.objects.filter(cell=comment.cell, comment_id=comment.id).exclude(user__in=mentioned).delete()
     Mention.objects.bulk_create(

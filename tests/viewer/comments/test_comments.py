@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from people import client_for, create_project, create_session, create_user
 from retention_runs import expire
 
-from ingest.models import Project, Session
+from ingest.models import Project, RedactionRule, Session
 from ingest.storage.database import partitions
 from viewer.accounts import api_tokens
 from viewer.accounts.access import Right
@@ -160,6 +160,27 @@ def test_an_invalid_text_is_refused_and_kept(text: str, ours: Project, session: 
 def test_control_characters_are_removed(ours: Project, session: Session) -> None:
     comment(create_user("operator", ours), "a\x00b\x1b[31m\r\nc")
     assert Comment.objects.get().text == "ab[31m\nc"
+
+
+@db
+@pytest.mark.req("A-PRI-4")
+def test_a_secret_in_a_comment_is_not_stored(ours: Project, session: Session) -> None:
+    """People without the right to view payloads read it. The project's own rules apply, and those of others do not."""
+    RedactionRule.objects.create(project=ours, kind="pattern", name="ticket", value=r"TCK-\d+")
+    RedactionRule.objects.create(project=create_project("theirs"), kind="pattern", name="loop", value="loop")
+    create_user("operator", ours, name="bob@corp.example")
+    user = create_user("developer", ours)
+    secret = "ghp_" + "Zq8vT2nXw6LrB4mKc0JyHd7sPf3gUa9eRt5W"
+    text = f"The loop used {secret} of ann@corp.example for TCK-1234, @bob@corp.example!"
+    comment(user, text)
+    row = Comment.objects.get()
+    for planted in (secret, "ann@corp.example", "TCK-1234"):
+        assert planted not in row.text
+    assert row.text.startswith("The loop used ") and row.text.endswith("@bob@corp.example!")
+    assert Mention.objects.get().user.username == "bob@corp.example"
+    edited = client_for(user).patch(f"/api/comments/{row.id}/", {"text": f"now {secret}"}, "application/json")
+    assert edited.status_code == 200 and secret not in edited.content.decode()
+    assert secret not in Comment.objects.get().text
 
 
 @db
