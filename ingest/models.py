@@ -19,7 +19,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from ingest.cells import cell_of, project_of
+from ingest.cells import project_of
 
 
 def session_key(project_id: int, session_id: str) -> uuid.UUID:
@@ -133,11 +133,11 @@ IS_NEAR_LIMIT = Q(trigger_tokens__gt=0, last_tokens__gte=F("trigger_tokens") * 0
 IS_LOSSY = Q(worst_retention__lt=0.9)  # `ingest.decoding.facts.LOSSY_SHARE`, which the index has as a constant
 
 
-class Session(models.Model):
+class Session(InCell):
     """An agent session with its aggregates, which stay correct after replays."""
 
-    session_key = models.UUIDField(primary_key=True)
-    project_id = models.IntegerField()
+    pk = models.CompositePrimaryKey("cell", "session_key")
+    session_key = models.UUIDField()
     session_id = models.TextField()
     day = models.DateField()  # the partition of its spans
     created_at = models.DateTimeField()
@@ -173,34 +173,30 @@ class Session(models.Model):
 
     class Meta:
         indexes = [
-            models.Index(fields=["project_id", "-last_seq"], name="session_newest"),
-            models.Index(fields=["day", "project_id"], name="session_day"),  # retention
+            models.Index(fields=["cell", "-last_seq"], name="session_newest"),
+            models.Index(fields=["cell", "day"], name="session_day"),  # retention
             # Orders of the session list.
-            models.Index(F("project_id"), Coalesce("last_at", "created_at"), F("session_key"), name="session_active"),
-            models.Index(fields=["project_id", "turn_count", "session_key"], name="session_turns"),
-            models.Index(fields=["project_id", "compaction_count", "session_key"], name="session_compactions"),
-            models.Index(fields=["project_id", "peak_tokens", "session_key"], name="session_peak"),
-            models.Index(F("project_id"), Coalesce("worst_lost", -1), F("session_key"), name="session_facts"),
-            models.Index(fields=["project_id", "error_count", "session_key"], name="session_errors"),
-            models.Index(fields=["project_id", "span_count", "session_key"], name="session_spans"),
+            models.Index(F("cell"), Coalesce("last_at", "created_at"), F("session_key"), name="session_active"),
+            models.Index(fields=["cell", "turn_count", "session_key"], name="session_turns"),
+            models.Index(fields=["cell", "compaction_count", "session_key"], name="session_compactions"),
+            models.Index(fields=["cell", "peak_tokens", "session_key"], name="session_peak"),
+            models.Index(F("cell"), Coalesce("worst_lost", -1), F("session_key"), name="session_facts"),
+            models.Index(fields=["cell", "error_count", "session_key"], name="session_errors"),
+            models.Index(fields=["cell", "span_count", "session_key"], name="session_spans"),
             # States that few sessions have.
             models.Index(
-                fields=["project_id", "fallback_count"], name="session_fallbacks", condition=Q(fallback_count__gt=0)
+                fields=["cell", "fallback_count"], name="session_fallbacks", condition=Q(fallback_count__gt=0)
             ),
             models.Index(
-                fields=["project_id", "overflow_count"], name="session_overflows", condition=Q(overflow_count__gt=0)
+                fields=["cell", "overflow_count"], name="session_overflows", condition=Q(overflow_count__gt=0)
             ),
-            models.Index(fields=["project_id", "last_seq"], name="session_running", condition=Q(running_count__gt=0)),
-            models.Index(fields=["project_id", "last_seq"], name="session_lossy", condition=IS_LOSSY),
-            models.Index(fields=["project_id", "last_seq"], name="session_near", condition=IS_NEAR_LIMIT),
+            models.Index(fields=["cell", "last_seq"], name="session_running", condition=Q(running_count__gt=0)),
+            models.Index(fields=["cell", "last_seq"], name="session_lossy", condition=IS_LOSSY),
+            models.Index(fields=["cell", "last_seq"], name="session_near", condition=IS_NEAR_LIMIT),
         ]
 
     def __str__(self) -> str:
         return self.session_id
-
-    @property
-    def cell(self) -> int:
-        return cell_of(self.project_id, self.session_key)
 
 
 class HourlyFigures(InCell):
@@ -413,17 +409,16 @@ class Message(InCell):
         return bytes(self.hash).hex()
 
 
-class SearchDocument(models.Model):
+class SearchDocument(InCell):
     """Words of a session, a span or a message for full-text search. `viewer.search` fills it.
 
     The table is partitioned by `session_day` like the spans and created by SQL in a migration. It contains no texts.
     """
 
-    pk = models.CompositePrimaryKey("session_key", "session_day", "item")
+    pk = models.CompositePrimaryKey("cell", "session_key", "session_day", "item")
     session_key = models.UUIDField()
     session_day = models.DateField()
     item = models.UUIDField()  # hash of what it describes, zero for the session itself
-    project_id = models.IntegerField()
     seq = models.BigIntegerField()  # of its span. For the session itself: everything up to here is in the index
     trace_id = models.TextField(null=True)  # noqa: DJ001 - NULL for the session itself
     span_id = models.TextField(null=True)  # noqa: DJ001
@@ -439,13 +434,13 @@ class SearchDocument(models.Model):
 
 
 class SearchState(models.Model):
-    """Progress of the search index in a project: sessions up to this number are complete."""
+    """Progress of the search index in a cell: sessions up to this number are complete."""
 
-    project_id = models.IntegerField(primary_key=True)
+    cell = models.BigIntegerField(primary_key=True)
     seq = models.BigIntegerField(default=0)
 
     def __str__(self) -> str:
-        return f"project {self.project_id} up to {self.seq}"
+        return f"cell {self.cell} up to {self.seq}"
 
 
 class RetentionClock(models.Model):

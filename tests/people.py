@@ -13,7 +13,8 @@ from django.test import Client
 from django.utils import timezone
 
 from ingest.archive import transcripts
-from ingest.models import Project, Session, Span, Trace, Transcript, session_key, trace_key
+from ingest.cells import cells_of
+from ingest.models import Cell, Project, Session, Span, Trace, Transcript, session_key, trace_key
 from ingest.storage.database import partitions
 from ingest.storage.payloads import pack
 from viewer.models import Membership
@@ -77,12 +78,19 @@ def add_events(session: Session, events: Mapping[str, Event], *, seq: int = 2) -
         )
 
 
+def own_cell(owner: Project) -> int:
+    """Return the cell of a project, which has a row as after its first commit."""
+    (cell,) = cells_of(owner.pk)
+    Cell.objects.get_or_create(cell=cell, defaults={"seq": 0})
+    return cell
+
+
 def create_session(owner: Project, *, session_id: str = "s", text: str = "hello") -> Session:
     """Create a session with one span whose payload contains `text`, without the ingest writer."""
     now = timezone.now()
     session = Session.objects.create(
         session_key=session_key(owner.pk, session_id),
-        project_id=owner.pk,
+        cell=own_cell(owner),
         session_id=session_id,
         day=now.date(),
         created_at=now,

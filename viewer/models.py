@@ -162,14 +162,14 @@ class AlertRule(models.Model):
 
 
 class AlertCursor(models.Model):
-    """The position up to which a project was evaluated. Its row is locked during an evaluation."""
+    """The position up to which a cell was evaluated. Its row is locked during an evaluation."""
 
-    project = models.OneToOneField(Project, primary_key=True, on_delete=models.CASCADE, related_name="+")
+    cell = models.BigIntegerField(primary_key=True)
     seq = models.BigIntegerField()
     evaluated_at = models.DateTimeField(default=timezone.now)
 
     def __str__(self) -> str:
-        return f"{self.project_id} at {self.seq}"
+        return f"cell {self.cell} at {self.seq}"
 
 
 class Alert(InCell):

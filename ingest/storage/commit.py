@@ -41,7 +41,9 @@ SessionSpans = dict[uuid.UUID, list[Span]]
 Deltas = dict[uuid.UUID, SessionDelta]
 Days = dict[uuid.UUID, date]
 
-_FIND_SESSIONS = "SELECT session_key, day, trend_model FROM ingest_session WHERE session_key = ANY(%s::uuid[])"
+_FIND_SESSIONS = """
+SELECT session_key, day, trend_model FROM ingest_session WHERE cell = %s AND session_key = ANY(%s::uuid[])
+"""
 _FIND_SPANS = f"""
 SELECT s.trace_id, s.span_id, s.parent_id, s.kind, s.name, s.status, s.started_at, s.ended_at, {DATA}, {PAYLOAD}
 FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
@@ -68,7 +70,7 @@ SELECT {SPAN_COLUMNS}, NULL FROM ingest_span
 WHERE cell = %s AND session_key = %s AND session_day = %s AND trace_id = ANY(%s) AND kind = ANY(%s)
 """  # noqa: S608 - constants
 _DELETE_EMPTY_SESSIONS = """
-DELETE FROM ingest_session WHERE session_key = ANY(%(keys)s) AND span_count = 0
+DELETE FROM ingest_session WHERE cell = %(cell)s AND session_key = ANY(%(keys)s) AND span_count = 0
   AND session_key NOT IN (
     SELECT session_key FROM ingest_trace WHERE cell = %(cell)s AND session_key = ANY(%(keys)s))
   AND session_key NOT IN (
@@ -140,7 +142,7 @@ async def write(
         # Each span has a number, and each session that changes without one.
         sequence.take(cell, 2 * len(records)),
         session_assignment.find_traces(cell, new_assignments),
-        _find_sessions(session_ids),
+        _find_sessions(cell, session_ids),
         (messages.FIND, (cell, list(message_texts))),
     )
     result = Committed(cell, seq, messages=list(message_texts))
@@ -152,7 +154,7 @@ async def write(
     spans = await session_assignment.assign_spans(pipeline, cell, groups, assignments, days)
     moved_keys = {key for move in moves for key in (move.old_key, move.new_key)}
     session_keys = {*spans, *(assignment.session_key for assignment in assignments.values()), *moved_keys}
-    new_sessions = await _find_new_sessions(pipeline, session_keys, session_ids, sessions)
+    new_sessions = await _find_new_sessions(pipeline, cell, session_keys, session_ids, sessions)
     result.created = set(new_sessions)
     await _move_spans(pipeline, cell, moves, days)
     deltas: Deltas = {}
@@ -161,7 +163,7 @@ async def write(
     await _correct_compactions(pipeline, cell, result.shared_reports, days, deltas)
     # Statements after COPY are sent together. One before it would have to be waited for.
     _store_messages(pipeline, result, message_texts, {bytes(digest) for (digest,) in message_rows})
-    _create_sessions(pipeline, project_id, new_sessions, session_ids, days, seq)
+    _create_sessions(pipeline, cell, new_sessions, session_ids, days, seq)
     changed_traces = session_assignment.store_traces(pipeline, cell, assignments, seq)
     for key, trace in changed_traces:
         deltas.setdefault(key, SessionDelta()).extend(trace.started_us, trace.ended_us)
@@ -230,17 +232,17 @@ def _group_records(records: Sequence[Record]) -> tuple[SpanGroups, dict[str, Tra
     return groups, traces
 
 
-def _find_sessions(keys: Iterable[uuid.UUID]) -> Query:
-    return _FIND_SESSIONS, (encode_array(keys),)
+def _find_sessions(cell: int, keys: Iterable[uuid.UUID]) -> Query:
+    return _FIND_SESSIONS, (cell, encode_array(keys))
 
 
 async def _find_new_sessions(
-    pipeline: Pipeline, keys: set[uuid.UUID], session_ids: dict[uuid.UUID, str], sessions: KnownSessions
+    pipeline: Pipeline, cell: int, keys: set[uuid.UUID], session_ids: dict[uuid.UUID, str], sessions: KnownSessions
 ) -> list[uuid.UUID]:
     """Return the sessions to create, and add all `keys` to the known sessions. New ones get today's date."""
     # Sessions of spans that are not in the session of their trace.
     if other_keys := keys - sessions.days.keys() - session_ids.keys():
-        sessions.add(*await pipeline.fetch(_find_sessions(other_keys)))
+        sessions.add(*await pipeline.fetch(_find_sessions(cell, other_keys)))
     missing_keys = keys - sessions.days.keys()
     today = datetime.now(UTC).date()
     sessions.days.update(dict.fromkeys(missing_keys, today))
@@ -248,11 +250,11 @@ async def _find_new_sessions(
 
 
 def _create_sessions(
-    pipeline: Pipeline, project_id: int, keys: list[uuid.UUID], session_ids: dict[uuid.UUID, str], days: Days, seq: int
+    pipeline: Pipeline, cell: int, keys: list[uuid.UUID], session_ids: dict[uuid.UUID, str], days: Days, seq: int
 ) -> None:
     if keys:
         ids = encode_array(session_ids[key] for key in keys)
-        pipeline.queue(INSERT_SESSIONS, (project_id, days[keys[0]], seq, encode_array(keys), ids))
+        pipeline.queue(INSERT_SESSIONS, (cell, encode_array(keys), ids, days[keys[0]], seq))
 
 
 async def _merge_stored_spans(
@@ -392,7 +394,7 @@ async def _update_sessions(
             seq, next_seq = next_seq, next_seq + 1
         rows.append(delta.row(key, seq))
     if rows:
-        query = (UPDATE_SESSIONS, update_parameters(rows))
+        query = (UPDATE_SESSIONS, update_parameters(cell, rows))
         if any(delta.trend is not None or key in without_model for key, delta in deltas.items()):
             (updated,) = await pipeline.fetch(query)
             await _update_trends(pipeline, cell, deltas, updated)
@@ -414,7 +416,7 @@ async def _update_trends(
         if (trend_model is None and key in counted) or (trend_model == "" and model):
             named[key] = model
     if named:
-        pipeline.queue(trends.SET_SESSION_MODEL, {"keys": list(named), "models": list(named.values())})
+        pipeline.queue(trends.SET_SESSION_MODEL, {"cell": cell, "keys": list(named), "models": list(named.values())})
         rows += await _move_activity(pipeline, cell, named)
     activity = [(key, model, row) for key, model in counted.items() for row in _trend_rows(deltas[key])]
     if activity:

@@ -11,18 +11,20 @@ Nothing is deleted before it was marked for a day, or by a clock that is not pla
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
+from django.db.models import Count
 from django.dispatch import Signal
 
 from ingest import metrics
 from ingest.archive import transcripts
 from ingest.cells import cells_of, project_of
-from ingest.models import Activity, Cell, HourlyUsage, Message, Project, Session, Transcript, Trend
+from ingest.models import Activity, HourlyUsage, Message, Project, Session, Transcript, Trend
 from ingest.storage import messages, retention_clock, sequence
 from ingest.storage.database import partitions
 from ingest.storage.retention_clock import Clocks
@@ -40,7 +42,7 @@ deleted = Signal()
 """Sent in the transaction that deleted data of a project, with `project_id`, `target` and `counts`."""
 
 _OF_EXPIRED_SESSIONS = """
-session_key IN (SELECT session_key FROM ingest_session WHERE project_id = %(project)s AND day = %(day)s)
+session_key IN (SELECT session_key FROM ingest_session WHERE cell = %(cell)s AND day = %(day)s)
 """
 _DELETE_PARTS_OF_SESSIONS = [
     f"DELETE FROM {table} WHERE cell = %(cell)s AND {_OF_EXPIRED_SESSIONS}"  # noqa: S608 - constants
@@ -52,10 +54,10 @@ _DELETE_PARTS_OF_SESSIONS = [
     )
 ]
 _DELETE_ROWS_OF_DAY = [
-    "DELETE FROM ingest_search WHERE project_id = %(project)s AND session_day = %(day)s",
+    "DELETE FROM ingest_search WHERE cell = %(cell)s AND session_day = %(day)s",
     "DELETE FROM ingest_span WHERE cell = %(cell)s AND session_day = %(day)s",
 ]
-_DELETE_SESSIONS = "DELETE FROM ingest_session WHERE project_id = %(project)s AND day = %(day)s"
+_DELETE_SESSIONS = "DELETE FROM ingest_session WHERE cell = %(cell)s AND day = %(day)s"
 
 
 @dataclass(slots=True)
@@ -150,7 +152,7 @@ def _missing_days(clocks: Clocks, existing_days: set[date]) -> list[date]:
 def _has_expired_data(project_id: int, cutoff: date) -> bool:
     moment, cells = _start_of(cutoff), cells_of(project_id)
     return (
-        Session.objects.filter(project_id=project_id, day__lt=cutoff).exists()
+        Session.objects.filter(cell__in=cells, day__lt=cutoff).exists()
         or Message.objects.filter(cell__in=cells, day__lt=cutoff).exists()
         or Transcript.objects.filter(cell__in=cells, received_at__lt=moment).exists()
         or any(table.objects.filter(cell__in=cells, hour__lt=moment).exists() for table in _HOURLY_TABLES)
@@ -165,13 +167,16 @@ def _still_due(due: Mapping[int, date], today: date) -> dict[int, date]:
 
 def _find_expired(day: date, cutoffs: Mapping[int, date]) -> _ExpiredDay | None:
     """Return the projects that no longer keep the sessions of `day`, including projects that were deleted."""
-    project_ids = set(Session.objects.filter(day=day).values_list("project_id", flat=True).distinct())
+    stored = Session.objects.filter(cell__in=sequence.stored_cells(), day=day).values("cell").annotate(n=Count("*"))
+    counts: Counter[int] = Counter()
+    for cell, count in stored.values_list("cell", "n"):
+        counts[project_of(cell)] += count
+    project_ids = counts.keys()
     existing_ids = set(Project.objects.values_list("pk", flat=True))
     expired_ids = {pk for pk in project_ids if pk not in existing_ids or day < cutoffs.get(pk, date.min)}
     if project_ids and not expired_ids:
         return None
-    counts = {pk: Session.objects.filter(day=day, project_id=pk).count() for pk in sorted(expired_ids)}
-    return _ExpiredDay(day, counts, is_last=expired_ids == project_ids)
+    return _ExpiredDay(day, {pk: counts[pk] for pk in sorted(expired_ids)}, is_last=expired_ids == project_ids)
 
 
 def _delete_day(cursor: CursorWrapper, expired: _ExpiredDay) -> None:
@@ -181,10 +186,10 @@ def _delete_day(cursor: CursorWrapper, expired: _ExpiredDay) -> None:
     # The rows of the last projects go with the partition.
     rows = [] if expired.is_last else _DELETE_ROWS_OF_DAY
     for cell in cells_of(*project_ids):
-        sessions = Session.objects.filter(day=day, project_id=project_of(cell))
+        sessions = Session.objects.filter(cell=cell, day=day)
         expiring.send(sender=None, cell=cell, session_keys=sessions.values("session_key"))
         for statement in (*_DELETE_PARTS_OF_SESSIONS, *rows, _DELETE_SESSIONS):
-            cursor.execute(statement, {"cell": cell, "project": project_of(cell), "day": day})
+            cursor.execute(statement, {"cell": cell, "day": day})
     if expired.is_last:
         cursor.execute(f"DROP TABLE {partitions.partition_name(day)}")
         cursor.execute(f"DROP TABLE IF EXISTS {partitions.search_partition_name(day)}")
@@ -210,7 +215,7 @@ def _delete_texts_and_figures(due: Mapping[int, date], today: date) -> None:
             counts["hourly_figures"] = sum(table.objects.filter(**old).delete()[0] for table in _HOURLY_TABLES)
             _report_deletion(project_id, f"texts and figures before {cutoff}", counts)
     existing_ids = set(Project.objects.values_list("pk", flat=True))
-    ownerless = [cell for cell in Cell.objects.values_list("cell", flat=True) if project_of(cell) not in existing_ids]
+    ownerless = [cell for cell in sequence.stored_cells() if project_of(cell) not in existing_ids]
     for table in (Message, *_HOURLY_TABLES):
         table.objects.filter(cell__in=ownerless).delete()
 

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from django.db import connection, transaction
-from django.db.models import Max
 from django.dispatch import Signal
 
 from ingest import metrics
-from ingest.models import Project, RetentionClock, RetentionMark, Session
+from ingest.models import Project, RetentionClock, RetentionMark
 
 logger = logging.getLogger("ariadne.ingest")
 
@@ -32,6 +31,12 @@ MAX_JUMP = timedelta(days=7)
 # Of the time between two runs, this much counts as grace. Web processes run every hour.
 MAX_STEP = timedelta(hours=6)
 ACCEPT = 'If the clock is right, run: manage.py partitions --accept-clock "REASON"'
+
+# The newest session of each cell is the first one in the index.
+_NEWEST_DAY = """
+SELECT max(newest.day) FROM ingest_cell c CROSS JOIN LATERAL (
+  SELECT day FROM ingest_session WHERE cell = c.cell ORDER BY day DESC LIMIT 1) newest
+"""
 
 accepted = Signal()
 """Sent after an administrator accepted the clock, with `problem` and `reason`. The audit log listens to it."""
@@ -181,7 +186,9 @@ def first_days_to_keep(today: date) -> dict[int, date]:
 
 
 def _newest_day() -> date | None:
-    newest: date | None = Session.objects.aggregate(newest=Max("day"))["newest"]
+    with connection.cursor() as cursor:
+        cursor.execute(_NEWEST_DAY)
+        (newest,) = cursor.fetchone() or (None,)
     return newest
 
 

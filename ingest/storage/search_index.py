@@ -22,9 +22,9 @@ WHERE i.inhparent = 'ingest_search'::regclass
 # Words contain no spaces, and one string is much faster to send than an array.
 # A span that changed replaces its words. A session collects the words of all its traces and spans.
 _UPSERT = """
-INSERT INTO ingest_search AS old (session_key, session_day, item, project_id, seq, trace_id, span_id, message, words)
+INSERT INTO ingest_search AS old (cell, session_key, session_day, item, seq, trace_id, span_id, message, words)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, array_to_tsvector(string_to_array(%s, ' ')))
-ON CONFLICT (session_key, session_day, item) DO UPDATE SET seq = excluded.seq, trace_id = excluded.trace_id,
+ON CONFLICT (cell, session_key, session_day, item) DO UPDATE SET seq = excluded.seq, trace_id = excluded.trace_id,
   span_id = excluded.span_id, message = excluded.message, words = {words}
 """
 _REPLACE = _UPSERT.format(words="excluded.words")
@@ -64,12 +64,12 @@ def create_partitions(cursor: CursorWrapper, days: Iterable[date]) -> None:
             cursor.execute(partitions.create_search_statement(day))
 
 
-def progress(cursor: CursorWrapper, sessions: Sequence[Session]) -> dict[UUID, int]:
-    """Return the number up to which each session is in the index."""
+def progress(cursor: CursorWrapper, cell: int, sessions: Sequence[Session]) -> dict[UUID, int]:
+    """Return the number up to which each session of a cell is in the index."""
     cursor.execute(
         "SELECT s.session_key, s.seq FROM unnest(%s::uuid[], %s::date[]) k (key, day) JOIN ingest_search s"
-        " ON s.session_key = k.key AND s.session_day = k.day AND s.item = %s",
-        [[session.session_key for session in sessions], [session.day for session in sessions], SESSION_ITEM],
+        " ON s.session_key = k.key AND s.session_day = k.day AND s.item = %s WHERE s.cell = %s",
+        [[s.session_key for s in sessions], [s.day for s in sessions], SESSION_ITEM, cell],
     )
     return dict(cursor.fetchall())
 
@@ -77,22 +77,19 @@ def progress(cursor: CursorWrapper, sessions: Sequence[Session]) -> dict[UUID, i
 def known_items(cursor: CursorWrapper, session: Session, items: Sequence[UUID]) -> set[UUID]:
     """Return the items of a session that are in the index."""
     cursor.execute(
-        "SELECT item FROM ingest_search WHERE session_key = %s AND session_day = %s AND item = ANY(%s)",
-        [session.session_key, session.day, list(items)],
+        "SELECT item FROM ingest_search WHERE cell = %s AND session_key = %s AND session_day = %s AND item = ANY(%s)",
+        [session.cell, session.session_key, session.day, list(items)],
     )
     return {item for (item,) in cursor.fetchall()}
 
 
 def write(cursor: CursorWrapper, session: Session, entries: Sequence[Entry], session_entry: Entry) -> None:
     """Write the entries of a session, replace those that exist, and record its progress."""
-    common = (session.session_key, session.day)
+    common = (session.cell, session.session_key, session.day)
     cursor.executemany(
         _REPLACE,
-        [
-            (*common, e.item, session.project_id, e.seq, e.trace_id, e.span_id, e.message, " ".join(e.words))
-            for e in entries
-        ],
+        [(*common, e.item, e.seq, e.trace_id, e.span_id, e.message, " ".join(e.words)) for e in entries],
     )
     entry = session_entry
-    values = (*common, entry.item, session.project_id, entry.seq, None, None, None, " ".join(entry.words))
+    values = (*common, entry.item, entry.seq, None, None, None, " ".join(entry.words))
     cursor.execute(_COLLECT, values)

@@ -9,9 +9,12 @@ Numbers are at least the microseconds since 1970, which makes those of different
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
+from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
+from ingest.models import Cell
 from ingest.storage.database.pipeline import Query
 
 # Citus accepts only immutable functions here, so the time is a parameter.
@@ -30,3 +33,22 @@ def take(cell: int, count: int) -> Query:
 def lock(cursor: CursorWrapper, cell: int) -> None:
     """Lock a cell until the end of the caller's transaction."""
     cursor.execute(*take(cell, 0))
+
+
+def settle(cells: Iterable[int]) -> int:
+    """Return a number up to which everything in these cells is committed, now and later.
+
+    Numbers of different cells do not follow the order of their commits. So this waits for the commits in progress, and
+    makes later ones take higher numbers.
+    """
+    numbers = []
+    for cell in cells:
+        with connection.cursor() as cursor:
+            cursor.execute(*take(cell, 0))
+            numbers += [int(first) - 1 for (first,) in cursor.fetchall()]
+    return min(numbers)
+
+
+def stored_cells() -> list[int]:
+    """Return all cells that have rows, also those of deleted projects."""
+    return list(Cell.objects.order_by("cell").values_list("cell", flat=True))

@@ -32,7 +32,7 @@ _FIND_TRACES = """
 WITH t AS MATERIALIZED (SELECT * FROM ingest_trace WHERE cell = %s AND trace_key = ANY(%s::uuid[]))
 SELECT t.trace_key, t.session_key, t.source, t.is_mixed, t.name, t.started_at, t.ended_at, t.metadata::text,
   s.day, s.trend_model
-FROM t JOIN ingest_session s ON s.session_key = t.session_key
+FROM t JOIN ingest_session s ON s.cell = t.cell AND s.session_key = t.session_key
 """
 _UPSERT_TRACES = """
 INSERT INTO ingest_trace (cell, seq, trace_key, trace_id, session_key, source, is_mixed, name, started_at,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, time, timedelta
 from uuid import UUID
 
+from ingest.cells import cells_of
 from ingest.models import Session
 from viewer.live import queries as live_queries
 from viewer.search.queries import search
@@ -31,7 +32,7 @@ FILTERS = {
 
 def page_queries(project: int, last_seq: int) -> dict[str, Query]:
     """Return the queries by name: the home page, trends, search, a session page, and the tail after a gap."""
-    session = Session.objects.filter(project_id=project).order_by("-last_seq")[150]
+    session = Session.objects.filter(cell__in=cells_of(project)).order_by("-last_seq")[150]
     no_filter = session_list.SessionFilter()
 
     def behind(changes: int) -> Query:

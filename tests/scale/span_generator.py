@@ -23,11 +23,11 @@ CONCURRENT_SESSIONS = 100
 FIRST_PROJECT = 1
 
 _SESSIONS = """
-INSERT INTO ingest_session (session_key, project_id, session_id, day, created_at, first_at, last_at, last_seq,
+INSERT INTO ingest_session (session_key, cell, session_id, day, created_at, first_at, last_at, last_seq,
   span_count, running_count, error_count, turn_count, turn_span_count, check_count, compaction_count, fallback_count,
   model, peak_tokens, window_tokens, trigger_tokens, last_tokens, worst_lost, worst_total, worst_retention,
   overflow_count)
-SELECT md5('session-' || n)::uuid, %(project)s, 'session-' || n, %(day)s, %(day)s, %(day)s, %(day)s,
+SELECT md5('session-' || n)::uuid, %(cell)s, 'session-' || n, %(day)s, %(day)s, %(day)s, %(day)s,
   %(seq)s + (n / %(beside)s + 1)::bigint * %(beside)s * %(spans)s - %(beside)s + n %% %(beside)s + 1,
   %(spans)s, 0, n %% 2 + n %% 5 / 4, 20, 20, 40, 3, n %% 2, 'gpt-5', 108000, 128000, 108800, 64000, 10 + n %% 7, 60,
   (50 - n %% 7) / 60.0, n %% 3 / 2
@@ -95,14 +95,14 @@ SELECT md5('session-' || n)::uuid, %(cell)s, 'user.id', 'user-' || n %% 500
 FROM generate_series(%(first)s, %(last)s) n
 """
 _SEARCH = """
-INSERT INTO {table} (session_key, session_day, item, project_id, seq, trace_id, span_id, words)
+INSERT INTO {table} (session_key, session_day, item, cell, seq, trace_id, span_id, words)
 SELECT md5('session-' || n)::uuid, %(day)s, '00000000-0000-0000-0000-000000000000', %(project)s,
   %(seq)s + (n / %(beside)s + 1)::bigint * %(beside)s * %(spans)s - %(beside)s + n %% %(beside)s + 1, NULL, NULL,
   array_to_tsvector(ARRAY['%(project)spsession-' || n, '%(project)spsession', '%(project)sp' || n,
     '%(project)sptrace-' || n])
 FROM generate_series(%(first)s, %(last)s) n
 UNION ALL
-SELECT md5('session-' || s)::uuid, %(day)s, md5(s::text || '-' || p::text)::uuid, %(project)s,
+SELECT md5('session-' || s)::uuid, %(day)s, md5(s::text || '-' || p::text)::uuid, %(cell)s,
   %(seq)s + (s / %(beside)s)::bigint * %(beside)s * %(spans)s + p * %(beside)s + s %% %(beside)s + 1,
   'trace-' || s, to_hex(p),
   array_to_tsvector(ARRAY['%(project)sccommon', '%(project)sctopic' || s %% 50, '%(project)scrare' || s || 'x' || p] ||
@@ -161,6 +161,7 @@ def fill(
     with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
         connection.execute("SET synchronous_commit = off")
         connection.execute("SET work_mem = '256MB'")
+        connection.execute("INSERT INTO ingest_cell VALUES (%s, 0) ON CONFLICT DO NOTHING", (cell,))
         for number, day in enumerate(dates):
             chunk = number * chunks_per_day
             values = {
@@ -195,9 +196,9 @@ def fill(
         total = sessions * SPANS_PER_SESSION
         # The words are there. Without this, a server would spend half of its time on the index.
         connection.execute(
-            "INSERT INTO ingest_searchstate (project_id, seq) VALUES (%s, %s)"
-            " ON CONFLICT (project_id) DO UPDATE SET seq = excluded.seq",
-            (project, total),
+            "INSERT INTO ingest_searchstate (cell, seq) VALUES (%s, %s)"
+            " ON CONFLICT (cell) DO UPDATE SET seq = excluded.seq",
+            (cell, total),
         )
         connection.execute("VACUUM ANALYZE ingest_span")
         connection.execute("VACUUM ANALYZE ingest_session")

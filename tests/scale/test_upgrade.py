@@ -26,7 +26,7 @@ LOCKING_STATEMENTS = [
 # These migrations create the tables.
 FIRST = {"0001_initial", "0002_spans", "0003_chain", "0004_message", "0006_stray", "0011_usage", "0017_label"}
 # The server is stopped during the upgrade to 0.2.0, which changes the keys of all growing tables.
-REWRITES = {"0023_cells_of_figures", "0041_cells_of_the_archive", "0042_cells_of_spans"}
+REWRITES = {"0023_cells_of_figures", "0041_cells_of_the_archive", "0042_cells_of_spans", "0043_cells_of_sessions"}
 
 
 @pytest.mark.usefixtures("django_db_setup")

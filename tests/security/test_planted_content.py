@@ -135,7 +135,7 @@ def store_directly(server, planted: Planted) -> None:
     with psycopg.connect(server.database_url, autocommit=True) as database:
         database.execute(
             "INSERT INTO ingest_span (session_key, session_day, trace_id, span_id, cell, seq, kind, name, status,"
-            " started_at, ended_at, data) SELECT session_key, day, %s, 'old', project_id::bigint * 1024, last_seq,"
+            " started_at, ended_at, data) SELECT session_key, day, %s, 'old', cell, last_seq,"
             " 'generation', %s, 'ok', now(), now(), %s FROM ingest_session WHERE session_key = %s",
             [f"trace-{planted.session}", planted.text("old name"), data, planted.key],
         )

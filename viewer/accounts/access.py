@@ -177,7 +177,7 @@ def get_session(
     keys = {session_key(p, text) for p in projects}
     if (key := parse_uuid(text)) is not None:
         keys.add(key)
-    session = Session.objects.filter(session_key__in=keys, project_id__in=projects).order_by("-last_seq").first()
+    session = Session.objects.filter(cell__in=cells_of(*projects), session_key__in=keys).order_by("-last_seq").first()
     if session is None:
         raise Http404("No such session.")
     grant.require(right, session.project_id)

@@ -26,7 +26,7 @@ from viewer.alerts.conditions import Decision, Match, decide, decide_silence, sp
 from viewer.alerts.messages import alert_title
 from viewer.kinds import CHECK, ERROR, OVERFLOW, RETENTION
 from viewer.models import Alert, AlertCursor, AlertDelivery, AlertRule
-from viewer.sessions.queries import IN_SESSIONS, in_sessions, last_seq
+from viewer.sessions.queries import IN_SESSIONS, in_sessions, newest_seq
 
 _MAX_SPANS = 5_000
 _TIMEOUT_MS = 10_000
@@ -62,33 +62,39 @@ def evaluate_project(project_id: int, *, now: datetime, min_age: timedelta = tim
     """Evaluate the rules of one project, unless another process does. Return the number of alerts."""
     start_project(project_id)
     with transaction.atomic():
-        cursor = AlertCursor.objects.select_for_update(skip_locked=True).filter(project_id=project_id).first()
-        if cursor is None or now - cursor.evaluated_at < min_age:
+        # One by one, because a row lock cannot span the nodes of a cluster.
+        cursors = [_try_lock(cell) for cell in cells_of(project_id)]
+        if any(cursor is None or now - cursor.evaluated_at < min_age for cursor in cursors):
             return 0
         with connection.cursor() as database:
             database.execute("SELECT set_config('statement_timeout', %s, true)", [str(_TIMEOUT_MS)])
         rules = list(
             AlertRule.objects.filter(project_id=project_id, is_enabled=True).select_related("created_by", "project")
         )
-        matches, cursor.seq = _find_matches(project_id, cursor.seq)
+        matches: Matches = defaultdict(list)
+        for cursor in filter(None, cursors):
+            cursor.seq = _find_matches(cursor.cell, cursor.seq, matches)
+            cursor.evaluated_at = now
+            cursor.save(update_fields=["seq", "evaluated_at"])
         last_received_at = _last_received_at(project_id)
-        count = sum(_evaluate_rule(rule, matches, last_received_at, now) for rule in rules)
-        cursor.evaluated_at = now
-        cursor.save(update_fields=["seq", "evaluated_at"])
-    return count
+        return sum(_evaluate_rule(rule, matches, last_received_at, now) for rule in rules)
+
+
+def _try_lock(cell: int) -> AlertCursor | None:
+    """Return the cursor of a cell and lock it, unless another process has locked it."""
+    return AlertCursor.objects.select_for_update(skip_locked=True).filter(cell=cell).first()
 
 
 def start_project(project_id: int, *, restart: bool = False) -> None:
-    """Create the cursor of a project at its newest change, so that rules do not fire for the past."""
+    """Create the cursors of a project at its newest changes, so that rules do not fire for the past."""
+    cells = cells_of(project_id)
     if restart:
-        AlertCursor.objects.filter(project_id=project_id).delete()
-    if not AlertCursor.objects.filter(project_id=project_id).exists():
-        seq = last_seq(project_id)
-        # In the past, so that the first evaluation does not wait.
-        at = timezone.now() - timedelta(days=1)
-        AlertCursor.objects.bulk_create(
-            [AlertCursor(project_id=project_id, seq=seq, evaluated_at=at)], ignore_conflicts=True
-        )
+        AlertCursor.objects.filter(cell__in=cells).delete()
+    # In the past, so that the first evaluation does not wait.
+    at = timezone.now() - timedelta(days=1)
+    for cell in set(cells) - set(AlertCursor.objects.filter(cell__in=cells).values_list("cell", flat=True)):
+        cursor = AlertCursor(cell=cell, seq=newest_seq(cell), evaluated_at=at)
+        AlertCursor.objects.bulk_create([cursor], ignore_conflicts=True)
 
 
 def fire(rule: AlertRule, decision: Decision, now: datetime, *, is_test: bool = False) -> Alert:
@@ -145,14 +151,13 @@ def _apply_filters(rule: AlertRule, matches: Iterable[tuple[Match, Session]]) ->
     ]
 
 
-def _find_matches(project_id: int, after: int) -> tuple[Matches, int]:
-    """Return the matches of all kinds after a position, and the next position."""
-    matches: Matches = defaultdict(list)
-    fields = ("project_id", "session_key", "session_id", "day", "model", "last_seq", "last_tokens", "window_tokens")
-    changed = Session.objects.filter(project_id=project_id, last_seq__gt=after).order_by("last_seq")
+def _find_matches(cell: int, after: int, matches: Matches) -> int:
+    """Add the matches of all kinds after a position, and return the next position."""
+    fields = ("session_id", "day", "model", "last_seq", "last_tokens", "window_tokens")
+    changed = Session.objects.filter(cell=cell, last_seq__gt=after).order_by("last_seq")
     sessions = {session.session_key: session for session in changed.only(*fields, "compaction_count")}
     if not sessions:
-        return matches, after
+        return after
     upto = max(session.last_seq for session in sessions.values())
     spans, upto = _read_spans(sessions, after, upto)
     for key, trace_id, span_id, parent_id, kind, data in spans:
@@ -169,7 +174,7 @@ def _find_matches(project_id: int, after: int) -> tuple[Matches, int]:
             key_of_prompt = f"{session.session_key}:{session.compaction_count}:{value >= 100}"
             match = Match(key_of_prompt, str(session.session_key), session.session_id, value)
             matches[AlertRule.Kind.NEAR_LIMIT].append((match, session))
-    return matches, upto
+    return upto
 
 
 def _read_spans(sessions: dict[UUID, Session], after: int, upto: int) -> tuple[list[tuple[Any, ...]], int]:

@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.urls import reverse
 
+from ingest.cells import cells_of
 from ingest.models import Project, Session
 from viewer.accounts.access import Right, user_grant
 from viewer.audit import log
@@ -113,7 +114,7 @@ def lost_facts(alert: Alert) -> list[str]:
     if owner is None or not alert.sessions or not _may_include_content(alert):
         return []
     entry = alert.sessions[0]
-    session = Session.objects.filter(session_key=entry["key"], project_id=alert.project_id).first()
+    session = Session.objects.filter(cell__in=cells_of(alert.project_id), session_key=entry["key"]).first()
     lost = _lost_of_span(session, entry["span"]) if session and entry["span"] else []
     texts = [log.clean(str(fact.get("text", "")))[:_MAX_FACT_CHARS] for fact in lost if isinstance(fact, dict)]
     if session is None or not texts:

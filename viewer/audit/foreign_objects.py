@@ -33,10 +33,8 @@ def _has_session(projects: list[int], text: str) -> bool:
     # The API names a transcript by the key of its session and its step.
     if (key := access.parse_uuid(text.partition(".")[0])) is not None:
         keys.add(key)
-    return (
-        Session.objects.filter(session_key__in=keys, project_id__in=projects).exists()
-        or Transcript.objects.filter(session_key__in=keys, cell__in=cells_of(*projects)).exists()
-    )
+    stored = {"cell__in": cells_of(*projects), "session_key__in": keys}
+    return Session.objects.filter(**stored).exists() or Transcript.objects.filter(**stored).exists()
 
 
 def _has_trace(projects: list[int], span: str) -> bool:

@@ -13,13 +13,13 @@ from rest_framework.response import Response
 
 from ingest.models import Project
 from viewer.accounts import access
-from viewer.accounts.access import Right
 from viewer.accounts.forms import current_user
 from viewer.comments import pages, queries
 from viewer.comments.targets import parse_compaction, parse_target
 from viewer.comments.texts import MAX_CHARS, clean_text
 from viewer.models import Comment
 from viewer.rest import ReadView, query_parameter
+from viewer.sessions.queries import sessions_of
 
 _TEXT = inline_serializer("CommentText", {"text": serializers.CharField(max_length=MAX_CHARS)})
 _COMMENT = inline_serializer(
@@ -141,7 +141,8 @@ class MentionList(ReadView):
         grant = access.request_grant(request)
         mentions = queries.mentions_with_comments(grant, 100)
         projects = Project.objects.in_bulk({mention.project_id for mention in mentions})
-        sessions = queries.sessions_of({m.comment.session_key for m in mentions}, grant.projects(Right.SESSIONS))
+        comments = [mention.comment for mention in mentions]
+        sessions = sessions_of({c.cell for c in comments}, {c.session_key for c in comments})
         results = [
             {
                 "comment": _comment_json(mention.comment),
@@ -180,7 +181,7 @@ class BookmarkList(ReadView):
         grant = access.request_grant(request)
         marks = list(queries.own_bookmarks(grant)[:1_000])
         projects = Project.objects.in_bulk({mark.project_id for mark in marks})
-        sessions = queries.sessions_of({mark.session_key for mark in marks}, grant.projects(Right.SESSIONS))
+        sessions = sessions_of({mark.cell for mark in marks}, {mark.session_key for mark in marks})
         results = [
             {
                 "session": sessions[mark.session_key].session_id,

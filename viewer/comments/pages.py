@@ -27,6 +27,7 @@ from viewer.comments.targets import parse_compaction, parse_target
 from viewer.comments.texts import MAX_CHARS, clean_text
 from viewer.models import Bookmark, Comment, Mention
 from viewer.page_response import send_page
+from viewer.sessions.queries import sessions_of
 
 PAGE_SIZE = 100
 
@@ -88,7 +89,8 @@ def mention_list(request: HttpRequest) -> HttpResponseBase:
 def _mention_rows(grant: Grant) -> list[tuple[Mention, Project, Session, str]]:
     mentions = queries.mentions_with_comments(grant, PAGE_SIZE)
     projects = Project.objects.in_bulk({mention.project_id for mention in mentions})
-    sessions = queries.sessions_of({m.comment.session_key for m in mentions}, grant.projects(Right.SESSIONS))
+    comments = [mention.comment for mention in mentions]
+    sessions = sessions_of({c.cell for c in comments}, {c.session_key for c in comments})
     return [
         (
             mention,
@@ -125,7 +127,7 @@ def _bookmark_context(grant: Grant, q: str, slug: str) -> dict[str, Any]:
     if slug:
         bookmarks = bookmarks.filter(cell__in=cells_of(*(pk for pk in projects if projects[pk].slug == slug)))
     marks: list[Bookmark] = list(bookmarks[: 10 * PAGE_SIZE])
-    sessions = queries.sessions_of({mark.session_key for mark in marks}, project_ids)
+    sessions = sessions_of({mark.cell for mark in marks}, {mark.session_key for mark in marks})
     rows = [
         (mark, projects[mark.project_id], sessions[mark.session_key])
         for mark in marks
@@ -217,7 +219,7 @@ def _get_comment(request: HttpRequest, pk: int) -> tuple[Comment, Target]:
 def get_comment(grant: Grant, pk: int) -> tuple[Comment, Target]:
     """Return a comment and its target, or raise Http404 or PermissionDenied."""
     comment = Comment.objects.select_related("author").filter(cell__in=cells_of(*grant.rights), id=pk).first()
-    session = Session.objects.filter(session_key=comment.session_key).first() if comment else None
+    session = Session.objects.filter(pk=(comment.cell, comment.session_key)).first() if comment else None
     if comment is None or session is None:
         raise Http404("No such comment.")
     grant.require(Right.SESSIONS, comment.project_id)

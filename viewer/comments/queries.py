@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -189,11 +187,6 @@ def set_bookmark(user_id: int, session: Session, compaction: int, *, is_on: bool
 
 def _bookmark(user_id: int, session: Session, compaction: int) -> QuerySet[Bookmark]:
     return Bookmark.objects.filter(pk=(session.cell, user_id, session.session_key, compaction))
-
-
-def sessions_of(keys: Iterable[UUID], project_ids: Iterable[int]) -> dict[UUID, Session]:
-    sessions = Session.objects.filter(session_key__in=list(keys), project_id__in=list(project_ids))
-    return {session.session_key: session for session in sessions}
 
 
 def delete_expired(sender: Any, cell: int, session_keys: QuerySet[Session, Any], **_: Any) -> None:

@@ -23,6 +23,7 @@ from weakref import WeakKeyDictionary
 from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
 
+from ingest.cells import cells_of
 from ingest.models import Session
 from ingest.storage.notifications import GROUP
 from viewer.live import comment_notifications, queries
@@ -259,8 +260,11 @@ class Hub:
         sessions = queries.sessions_after(project_id, after)
         if not sessions:
             return None
-        # Everything up to here is committed, because seqs follow the order of commits within a project.
+        # Everything up to here is committed, because seqs follow the order of commits within a cell.
         upto = sessions[-1].last_seq
+        if len(cells_of(project_id)) > 1:
+            upto = last_seq(project_id)
+            sessions = queries.sessions_after(project_id, after)
         watched = {reader.session_key for reader in readers if reader.session_key}
         wants_all = any(reader.session_key is None and reader.wants_spans for reader in readers)
         selected = [session for session in sessions if wants_all or session.session_key in watched]

@@ -7,9 +7,10 @@ from uuid import UUID
 
 from django.db import connection
 
+from ingest.cells import cells_of
 from ingest.models import Project, Session
 from ingest.storage.payloads import DATA
-from viewer.sessions.queries import IN_SESSIONS, SPAN_COLUMNS, in_sessions, span_row
+from viewer.sessions.queries import IN_SESSIONS, SPAN_COLUMNS, in_sessions, newest_sessions, span_row
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import Visibility
 
@@ -21,7 +22,7 @@ def project_id(slug: str, allowed: Iterable[int]) -> int | None:
 
 
 def has_session(session: Session) -> bool:
-    return Session.objects.filter(session_key=session.session_key).exists()
+    return Session.objects.filter(pk=session.pk).exists()
 
 
 def sessions_after(project_id: int, seq: int) -> list[Session]:
@@ -29,7 +30,8 @@ def sessions_after(project_id: int, seq: int) -> list[Session]:
 
     There is no limit: a session that is left out could contain an older change.
     """
-    return list(Session.objects.filter(project_id=project_id, last_seq__gt=seq).order_by("last_seq"))
+    changed = Session.objects.filter(cell__in=cells_of(project_id), last_seq__gt=seq)
+    return list(changed.order_by("last_seq"))
 
 
 def spans_between(
@@ -56,7 +58,7 @@ def newest_spans(
     project: int, visibility: Visibility = Visibility.METADATA, *, limit: int
 ) -> list[tuple[Session, SpanRow]]:
     """Return the last changes of a project, oldest first, for a tail page that was just opened."""
-    newest = Session.objects.filter(project_id=project).order_by("-last_seq")[:_NEWEST_SESSIONS]
+    newest = newest_sessions(cells_of(project), _NEWEST_SESSIONS)
     sessions = {session.session_key: session for session in newest}
     if not sessions:
         return []

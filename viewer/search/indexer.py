@@ -1,4 +1,4 @@
-"""Bring the search index up to date with the spans of a project.
+"""Bring the search index up to date with the spans of a cell.
 
 Sessions are read in the order of their last change. The index stores how far it has read each session, in the same
 transaction as the words, so a process that is killed continues where it was. A span that changes or moves to another
@@ -16,6 +16,7 @@ import zstandard
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
+from ingest.cells import cells_of
 from ingest.models import Label, Project, SearchState, Session, Trace
 from ingest.storage import search_index
 from ingest.storage.payloads import DATA, PAYLOAD, STORED_BYTES, decode_up_to
@@ -42,23 +43,24 @@ ORDER BY k.n, s.seq LIMIT %s
 
 
 def run_once() -> bool:
-    """Index a batch of each project that has changes. Return True if there may be more."""
+    """Index a batch of each cell that has changes. Return True if there may be more."""
     has_more = False
-    for project_id in Project.objects.order_by("pk").values_list("pk", flat=True):
-        has_more = index_batch(project_id) or has_more
+    for cell in cells_of(*Project.objects.order_by("pk").values_list("pk", flat=True)):
+        has_more = index_batch(cell) or has_more
     return has_more
 
 
 def catch_up(project_id: int) -> None:
     """Index everything that a project contains now."""
-    while index_batch(project_id):
-        pass
+    for cell in cells_of(project_id):
+        while index_batch(cell):
+            pass
 
 
-def index_batch(project_id: int) -> bool:
-    """Index the next batch of one project in one transaction. Return True if there may be more."""
-    state = SearchState.objects.filter(project_id=project_id).first() or SearchState(project_id=project_id)
-    changed = Session.objects.filter(project_id=project_id, last_seq__gt=state.seq).order_by("last_seq", "session_key")
+def index_batch(cell: int) -> bool:
+    """Index the next batch of one cell in one transaction. Return True if there may be more."""
+    state = SearchState.objects.filter(cell=cell).first() or SearchState(cell=cell)
+    changed = Session.objects.filter(cell=cell, last_seq__gt=state.seq).order_by("last_seq", "session_key")
     sessions = list(changed[:_SESSIONS])
     if not sessions:
         return False
@@ -66,7 +68,7 @@ def index_batch(project_id: int) -> bool:
         if not search_index.try_lock(cursor):
             return False
         # Another process may have indexed this batch before the lock was free.
-        current = SearchState.objects.filter(project_id=project_id).first()
+        current = SearchState.objects.filter(cell=cell).first()
         if current is not None and current.seq != state.seq:
             return True
         search_index.create_partitions(cursor, {session.day for session in sessions})
@@ -79,7 +81,7 @@ def index_batch(project_id: int) -> bool:
 
 def _index_sessions(cursor: CursorWrapper, sessions: Sequence[Session]) -> tuple[int | None, bool]:
     """Index the new spans of sessions. Return the last number of the last complete session, and if all are complete."""
-    progress = search_index.progress(cursor, sessions)
+    progress = search_index.progress(cursor, sessions[0].cell, sessions)
     rows = _read_spans(cursor, sessions, progress)
     is_complete = len(rows) < _SPANS
     # The last session that was read may have more spans than this batch.

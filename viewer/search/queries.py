@@ -18,7 +18,7 @@ from uuid import UUID
 from django.db import connection
 from django.utils import timezone
 
-from ingest.cells import cell_of, cells_of
+from ingest.cells import cells_of
 from ingest.models import Session
 from ingest.storage import payloads
 from ingest.storage.payloads import DATA, PAYLOAD
@@ -29,7 +29,7 @@ from viewer.search.documents import find_message, message_texts, span_texts
 from viewer.search.indexer import decode_message
 from viewer.search.words import Part, Query, snippet
 from viewer.sessions import labels
-from viewer.sessions.queries import IN_SESSION, SPAN_COLUMNS, in_session, session_of_span, span_row
+from viewer.sessions.queries import IN_SESSION, SPAN_COLUMNS, in_session, session_of_span, sessions_of, span_row
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import Visibility
 
@@ -42,14 +42,14 @@ _MAX_DIGITS = 18
 # The number of days that are searched first. Each further step searches four times as many older days.
 _FIRST_DAYS = 2
 _MATCHES = """
-SELECT project_id, session_key, session_day, item, seq, trace_id, span_id, message FROM ingest_search
+SELECT cell, session_key, session_day, item, seq, trace_id, span_id, message FROM ingest_search
 WHERE session_day BETWEEN %s AND %s AND ({conditions}){after}
 ORDER BY session_day DESC, seq DESC, item DESC LIMIT %s
 """
 _CONDITION = "words @@ %s::tsquery"
 _HAS_LABEL = (
-    " AND EXISTS (SELECT 1 FROM ingest_label l WHERE l.cell = ANY(%s) AND l.session_key = ingest_search.session_key"
-    " AND l.key = ANY(%s::text[]) AND l.value = %s)"
+    " AND EXISTS (SELECT 1 FROM ingest_label l WHERE l.cell = ingest_search.cell"
+    " AND l.session_key = ingest_search.session_key AND l.key = ANY(%s::text[]) AND l.value = %s)"
 )
 _SPANS = f"""
 SELECT s.session_key, {", ".join(f"s.{name}" for name in SPAN_COLUMNS.split(", "))}, {DATA}, {{payload}}
@@ -87,7 +87,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    project_id: int
+    cell: int
     session_key: UUID
     day: date
     item: UUID
@@ -95,10 +95,6 @@ class _Match:
     trace_id: str | None
     span_id: str | None
     message: bytes | None
-
-    @property
-    def cell(self) -> int:
-        return cell_of(self.project_id, self.session_key)
 
     @property
     def cursor(self) -> str:
@@ -145,12 +141,12 @@ def _find(
     oldest, newest = _oldest_day(projects), timezone.now().date()
     if after is not None:
         newest = min(newest, after[0])
-    condition = f"(project_id = %s AND {_CONDITION}{_HAS_LABEL * len(with_labels)})"
+    condition = f"(cell = ANY(%s) AND {_CONDITION}{_HAS_LABEL * len(with_labels)})"
     parameters: list[Any] = []
     for project_id, visibility in projects.items():
-        parameters += [project_id, query.tsquery(project_id, with_content=visibility is Visibility.CONTENT)]
+        parameters += [cells_of(project_id), query.tsquery(project_id, with_content=visibility is Visibility.CONTENT)]
         for kind, value in with_labels.items():
-            parameters += [cells_of(project_id), labels.visible_keys(kind, value, visibility), value]
+            parameters += [labels.visible_keys(kind, value, visibility), value]
     conditions = " OR ".join([condition] * len(projects))
     extra = ""
     extra_parameters: list[Any] = []
@@ -171,22 +167,22 @@ def _find(
 
 
 def _match(row: Sequence[Any]) -> _Match:
-    project_id, key, day, item, seq, trace_id, span_id, message = row
-    return _Match(project_id, key, day, item, seq, trace_id, span_id, None if message is None else bytes(message))
+    cell, key, day, item, seq, trace_id, span_id, message = row
+    return _Match(cell, key, day, item, seq, trace_id, span_id, None if message is None else bytes(message))
 
 
 def _oldest_day(projects: Iterable[int]) -> date:
     """Return the first day with sessions of these projects, or the future if there are none."""
     days = [
         day
-        for project_id in projects
-        for day in Session.objects.filter(project_id=project_id).order_by("day").values_list("day", flat=True)[:1]
+        for cell in cells_of(*projects)
+        for day in Session.objects.filter(cell=cell).order_by("day").values_list("day", flat=True)[:1]
     ]
     return min(days, default=date.max)
 
 
 def _results(projects: Mapping[int, Visibility], query: Query, matches: Sequence[_Match]) -> Iterator[Result]:
-    sessions = Session.objects.in_bulk({match.session_key for match in matches})
+    sessions = sessions_of({match.cell for match in matches}, {match.session_key for match in matches})
     with_content = any(visibility is Visibility.CONTENT for visibility in projects.values())
     spans = _read_spans([match for match in matches if match.item != SESSION_ITEM], with_payload=with_content)
     stored = _read_messages(matches) if with_content else {}
@@ -239,8 +235,7 @@ def _read_spans(
 ) -> dict[tuple[UUID, str | None, str | None], tuple[SpanRow, Any]]:
     keys: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
     for match in matches:
-        cell = cell_of(match.project_id, match.session_key)
-        keys[cell].append((match.session_key, match.day, match.trace_id, match.span_id))
+        keys[match.cell].append((match.session_key, match.day, match.trace_id, match.span_id))
     statement = _SPANS.format(payload=PAYLOAD if with_payload else "NULL")
     rows: list[tuple[Any, ...]] = []
     with connection.cursor() as cursor:

@@ -16,6 +16,7 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from ingest.cells import cells_of
 from ingest.decoding.labels import LABEL_KEYS
 from ingest.models import Label, Session
+from viewer.sessions.queries import newest_sessions
 from viewer.visibility.public_parts import Visibility, public_trace_metadata
 
 _KIND_OF_KEY = {key: kind for kind, keys in LABEL_KEYS.items() for key in keys}
@@ -56,8 +57,11 @@ def labels_json(labels: Iterable[LabelValue]) -> dict[str, list[str]]:
 
 def menu_labels(project_id: int, visibility: Visibility) -> dict[str, list[str]]:
     """Return the values of each kind in recent sessions, for the filter menus."""
-    newest = Session.objects.filter(project_id=project_id).order_by("-last_seq").values("session_key")[:_MENU_SESSIONS]
-    stored = Label.objects.filter(cell__in=cells_of(project_id), session_key__in=newest, key__in=_KIND_OF_KEY)
+    cells = cells_of(project_id)
+    newest = [
+        session.session_key for session in newest_sessions(cells, _MENU_SESSIONS, Session.objects.only("last_seq"))
+    ]
+    stored = Label.objects.filter(cell__in=cells, session_key__in=newest, key__in=_KIND_OF_KEY)
     rows = stored.values_list("key", "value").distinct()
     labels = sorted(
         {LabelValue(_KIND_OF_KEY[key], value) for key, value in rows if _is_visible(key, value, visibility)}
@@ -71,22 +75,21 @@ def visible_keys(kind: str, value: str, visibility: Visibility) -> list[str]:
 
 
 def with_labels(
-    sessions: QuerySet[Session], project_id: int, filters: Mapping[str, str], visibility: Visibility
+    sessions: QuerySet[Session], cell: int, filters: Mapping[str, str], visibility: Visibility
 ) -> QuerySet[Session]:
-    """Limit the sessions of a project to those with a value of each kind.
+    """Limit the sessions of a cell to those with a value of each kind.
 
     Values that the reader may not see match nothing. Sessions with a rare value are read by their keys. For a frequent
     one, the list is read in its order until a page is full. A join could do neither and would read all sessions.
     """
-    cells = cells_of(project_id)
     for kind, value in filters.items():
         keys = visible_keys(kind, value, visibility)
-        rows = Label.objects.filter(cell__in=cells, key__in=keys, value=value)
+        rows = Label.objects.filter(cell=cell, key__in=keys, value=value)
         session_keys = set(rows.values_list("session_key", flat=True)[: _RARE + 1]) if keys else set()
         if len(session_keys) <= _RARE:
             sessions = sessions.filter(session_key__in=session_keys)
         else:
-            own = Label.objects.filter(cell__in=cells, session_key=OuterRef("session_key"), key__in=keys, value=value)
+            own = Label.objects.filter(cell=cell, session_key=OuterRef("session_key"), key__in=keys, value=value)
             label = Subquery(own.values("value")[:1])
             sessions = sessions.alias(**{f"label_{kind}": label}).filter(**{f"label_{kind}__isnull": False})
     return sessions

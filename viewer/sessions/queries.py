@@ -11,15 +11,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from django.db import connection
+from django.db.models import QuerySet
 
 from ingest.cells import cells_of
 from ingest.decoding.span_stats import USAGE_KEYS
 from ingest.decoding.tool_arguments import DATA_KEYS, PAYLOAD_KEYS, TOOL, tool_arguments
 from ingest.models import Session, Trace, trace_key
-from ingest.storage import payloads
+from ingest.storage import payloads, sequence
 from ingest.storage.messages import restore
 from ingest.storage.payloads import DATA, HAS_PAYLOAD, PAYLOAD, decode_data, decode_fields
 from viewer.kinds import GENERATION
@@ -98,8 +100,31 @@ def in_sessions(sessions: Iterable[Session]) -> list[list[Any]]:
     return [list(set(cells)), list(keys), list(set(days))]
 
 
+def newest_sessions(
+    cells: Iterable[int], limit: int, sessions: QuerySet[Session, Any] | None = None
+) -> QuerySet[Session, Any]:
+    """Return the sessions that changed last, newest first. They are the newest of each cell, merged."""
+    rows = Session.objects.all() if sessions is None else sessions
+    streams = [rows.filter(cell=cell).order_by("-last_seq")[:limit] for cell in cells]
+    return merge(streams, limit, "-last_seq")
+
+
+def merge(streams: Sequence[QuerySet[Session, Any]], limit: int, *order_by: str) -> QuerySet[Session, Any]:
+    """Return the first rows of sorted queries. One query over all cells would have to sort every session."""
+    if len(streams) < 2:
+        return streams[0] if streams else Session.objects.none()
+    return streams[0].union(*streams[1:], all=True).order_by(*order_by)[:limit]
+
+
 def last_seq(project_id: int) -> int:
-    newest = Session.objects.filter(project_id=project_id).order_by("-last_seq").values_list("last_seq", flat=True)
+    """Return the number up to which a reader of a project may have seen all changes."""
+    cells = cells_of(project_id)
+    return newest_seq(cells[0]) if len(cells) == 1 else sequence.settle(cells)
+
+
+def newest_seq(cell: int) -> int:
+    """Return the number of the last change in a cell."""
+    newest = Session.objects.filter(cell=cell).order_by("-last_seq").values_list("last_seq", flat=True)
     return newest.first() or 0
 
 
@@ -289,22 +314,28 @@ def split_name(name: str) -> list[tuple[str, str]]:
 def session_of_trace(projects: Iterable[int], trace_id: str) -> Session | None:
     keys = {project: trace_key(project, trace_id) for project in projects}
     trace = Trace.objects.filter(cell__in=cells_of(*keys), trace_key__in=keys.values()).first()
-    return Session.objects.filter(session_key=trace.session_key).first() if trace else None
+    return Session.objects.filter(pk=(trace.cell, trace.session_key)).first() if trace else None
 
 
 def session_of_span(projects: Iterable[int], span_id: str) -> Session | None:
     """Search the newest sessions for a span id. The index on span ids begins with the session."""
-    newest = Session.objects.filter(project_id__in=list(projects)).order_by("-last_seq")
-    sessions = {session.session_key: session for session in newest.only("project_id", "day")[:_SEARCHED_SESSIONS]}
+    newest = newest_sessions(cells_of(*projects), _SEARCHED_SESSIONS, Session.objects.only("day", "last_seq"))
+    sessions = {session.session_key: session for session in newest}
     if not sessions:
         return None
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT session_key FROM ingest_span WHERE {IN_SESSIONS} AND span_id = %s LIMIT 1",  # noqa: S608
+            f"SELECT cell, session_key FROM ingest_span WHERE {IN_SESSIONS} AND span_id = %s LIMIT 1",  # noqa: S608
             [*in_sessions(sessions.values()), span_id],
         )
         row = cursor.fetchone()
-    return Session.objects.filter(session_key=row[0]).first() if row else None
+    return Session.objects.filter(pk=row).first() if row else None
+
+
+def sessions_of(cells: Iterable[int], keys: Iterable[UUID]) -> dict[UUID, Session]:
+    """Return the sessions with these keys in these cells."""
+    sessions = Session.objects.filter(cell__in=list(cells), session_key__in=list(keys))
+    return {session.session_key: session for session in sessions}
 
 
 def _fetch_spans(sql: str, values: list[Any], visibility: Visibility) -> list[SpanRow]:

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -21,6 +21,7 @@ from ingest.models import IS_LOSSY, IS_NEAR_LIMIT, Session, Trace, trace_key
 from ingest.storage.figures.table import FIGURES, STORED
 from viewer.models import Bookmark
 from viewer.sessions import labels
+from viewer.sessions.queries import merge, newest_sessions
 from viewer.visibility.public_parts import Visibility, public_name
 
 PAGE_SIZE = 50
@@ -90,7 +91,9 @@ class SessionFilter:
         """The column of the order, and True if it is descending."""
         return SORTS[self.sort.removeprefix("-")] if self.sort else "last_seq", not self.sort or self.sort[0] == "-"
 
-    def apply(self, sessions: QuerySet[Session], project_id: int, visibility: Visibility) -> QuerySet[Session]:
+    def apply(self, cell: int, visibility: Visibility) -> QuerySet[Session]:
+        """Return the sessions of a cell that pass the filters, in their order."""
+        sessions = self._searchable(cell)
         if self.q:
             sessions = sessions.filter(Q(session_id__icontains=self.q) | Q(model__icontains=self.q))
         if self.model:
@@ -98,14 +101,21 @@ class SessionFilter:
         if self.state in STATES:
             sessions = sessions.filter(STATES[self.state])
         elif self.state == "bookmarked":
-            marks = Bookmark.objects.filter(
-                cell__in=cells_of(project_id), user_id=self.user_id or 0, session_key=OuterRef("session_key")
-            )
+            marks = Bookmark.objects.filter(cell=cell, user_id=self.user_id or 0, session_key=OuterRef("session_key"))
             sessions = sessions.filter(Exists(marks))
         if self.range:
             since = timezone.now() - RANGES[self.range]
             sessions = sessions.alias(active_at=Coalesce("last_at", "created_at")).filter(active_at__gte=since)
-        return self._sort(labels.with_labels(sessions, project_id, self.labels, visibility))
+        return self._sort(labels.with_labels(sessions, cell, self.labels, visibility))
+
+    def _searchable(self, cell: int) -> QuerySet[Session]:
+        """Return the sessions of a cell that a page is taken from."""
+        sessions = Session.objects.filter(cell=cell)
+        if self.q:
+            newest = sessions.order_by("-last_seq").values_list("last_seq", flat=True)
+            if (oldest := newest[SEARCHED_SESSIONS - 1 : SEARCHED_SESSIONS].first()) is not None:
+                sessions = sessions.filter(last_seq__gte=oldest)
+        return sessions
 
     def _sort(self, sessions: QuerySet[Session]) -> QuerySet[Session]:
         """Order the sessions as in an index, and leave out those before the cursor."""
@@ -160,35 +170,25 @@ def sessions_page(
 
 
 def _newest(projects: Mapping[int, Visibility], filters: SessionFilter, limit: int) -> Iterable[Session]:
-    # One query per project uses the index of each. A single query over all projects would sort every session.
-    per_project = [
-        filters.apply(_searchable(project, filters), project, visibility)[:limit]
+    streams = [
+        filters.apply(cell, visibility)[:limit]
         for project, visibility in projects.items()
+        for cell in cells_of(project)
     ]
-    if len(per_project) < 2:
-        return per_project[0] if per_project else []
-    return per_project[0].union(*per_project[1:], all=True).order_by(*filters.order_by)[:limit]
-
-
-def _searchable(project: int, filters: SessionFilter) -> QuerySet[Session]:
-    """Return the sessions of a project that a page is taken from."""
-    sessions = Session.objects.filter(project_id=project)
-    if filters.q:
-        newest = sessions.order_by("-last_seq").values_list("last_seq", flat=True)
-        if (oldest := newest[SEARCHED_SESSIONS - 1 : SEARCHED_SESSIONS].first()) is not None:
-            sessions = sessions.filter(last_seq__gte=oldest)
-    return sessions
+    return merge(streams, limit, *filters.order_by)
 
 
 def is_search_limited(project_id: int, filters: SessionFilter) -> bool:
-    """Return True if a search leaves out sessions that are older than the newest 20,000."""
-    older = Session.objects.filter(project_id=project_id).order_by("-last_seq")[SEARCHED_SESSIONS:]
-    return bool(filters.q) and older[:1].exists()
+    """Return True if a search leaves out sessions that are older than the newest 20,000 of a cell."""
+    return bool(filters.q) and any(
+        Session.objects.filter(cell=cell).order_by("-last_seq")[SEARCHED_SESSIONS:][:1].exists()
+        for cell in cells_of(project_id)
+    )
 
 
 _ACTIVE_HOURS = """
 SELECT date_trunc('hour', first_at, 'UTC') AS first, date_trunc('hour', last_at, 'UTC') AS last, count(*) FROM (
-  SELECT first_at, last_at FROM ingest_session WHERE project_id = %s ORDER BY last_seq DESC LIMIT %s) newest
+  SELECT first_at, last_at FROM ingest_session WHERE cell = %s ORDER BY last_seq DESC LIMIT %s) newest
 WHERE first_at IS NOT NULL AND last_at >= %s GROUP BY 1, 2
 """
 
@@ -197,8 +197,8 @@ def active_hours(projects: Iterable[int], since: datetime) -> list[tuple[datetim
     """Return the first and last hours of the newest sessions that were active since a time, with their number."""
     hours = []
     with connection.cursor() as cursor:
-        for project_id in projects:
-            cursor.execute(_ACTIVE_HOURS, [project_id, _STATS_SESSIONS, since])
+        for cell in cells_of(*projects):
+            cursor.execute(_ACTIVE_HOURS, [cell, _STATS_SESSIONS, since])
             hours += cursor.fetchall()
     return hours
 
@@ -212,21 +212,16 @@ class SessionStats:
 
 
 def session_stats(projects: Iterable[int]) -> SessionStats:
-    row = (
-        Session.objects.filter(project_id__in=list(projects))
-        .order_by("-last_seq")[:_STATS_SESSIONS]
-        .aggregate(
-            running=Count("pk", filter=STATES["running"]),
-            near=Count("pk", filter=STATES["near"]),
-        )
-    )
-    return SessionStats(**row)
+    states = {name: ExpressionWrapper(STATES[name], BooleanField()) for name in ("running", "near")}
+    sessions = Session.objects.annotate(**states).values_list("last_seq", *states)
+    rows = list(newest_sessions(cells_of(*projects), _STATS_SESSIONS, sessions))
+    return SessionStats(running=sum(row[1] for row in rows), near=sum(row[2] for row in rows))
 
 
 def recent_models(projects: Iterable[int]) -> list[str]:
     """Return the models of recent sessions for the filter menu."""
-    recent = Session.objects.filter(project_id__in=list(projects)).order_by("-last_seq").values_list("model", flat=True)
-    return sorted({model for model in recent[:500] if model})
+    recent = newest_sessions(cells_of(*projects), 500, Session.objects.values_list("last_seq", "model"))
+    return sorted({model for _, model in recent if model})
 
 
 def titles(sessions: Sequence[Session], visibility: Visibility) -> dict[str, str]:

@@ -25,6 +25,7 @@ from ingest.storage.figures.table import BY_NAME, TROUBLES, Figure, Page, figure
 from ingest.storage.figures.trends import COUNTS
 from viewer.costs.amounts import Cost
 from viewer.costs.queries import costs_over_time, session_costs
+from viewer.sessions.queries import sessions_of
 from viewer.trends.periods import Period
 
 MAX_SESSIONS = 100
@@ -193,7 +194,7 @@ def sessions_behind(
         ordered = ordered.order_by("-metric", "session_key")
         top = [(key, values) for key, *values in ordered.values_list("session_key", *sums)[:limit]]
     # Sessions are deleted by the day they began, which may be before the figures are.
-    sessions = Session.objects.in_bulk([key for key, _ in top])
+    sessions = sessions_of(cells, [key for key, _ in top])
     costs: dict[UUID, Cost] = {}
     if with_cost:
         for project_id in {session.project_id for session in sessions.values()}:
@@ -224,11 +225,12 @@ def worst_sessions(
     projects: Iterable[int], since: datetime, until: datetime, *, limit: int
 ) -> dict[str, list[SessionFigures]]:
     """Return the sessions with most lost facts and most of each trouble between two hours, by metric."""
-    values: dict[str, Any] = {"cells": cells_of(*projects), "since": since, "until": until, "limit": limit}
+    cells = cells_of(*projects)
+    values: dict[str, Any] = {"cells": cells, "since": since, "until": until, "limit": limit}
     with connection.cursor() as cursor:
         cursor.execute(_MOST_OF_EACH, values)
         counts = {key: Figures(figures) for key, *figures in cursor.fetchall()}
-    sessions = Session.objects.in_bulk(counts)
+    sessions = sessions_of(cells, counts)
     return _worst_of_each([SessionFigures(session, counts[key]) for key, session in sessions.items()], limit)
 
 
@@ -238,8 +240,8 @@ def worst_sessions_by_index(projects: Iterable[int], since: datetime, *, limit: 
     Sessions are chosen by their whole life, from an index, so a long period costs no more than a short one.
     """
     sessions: dict[UUID, Session] = {}
-    for project_id in projects:
-        active = Session.objects.filter(project_id=project_id, last_at__gte=since)
+    for cell in cells_of(*projects):
+        active = Session.objects.filter(cell=cell, last_at__gte=since)
         active = active.annotate(facts_order=Coalesce("worst_lost", -1))
         for column, has_any in _WORST_FIRST.values():
             sessions |= {row.session_key: row for row in active.filter(has_any).order_by(f"-{column}")[:limit]}

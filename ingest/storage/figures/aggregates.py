@@ -16,7 +16,7 @@ from ingest.storage.figures.table import STORED, Figure, Merge
 from ingest.storage.figures.trends import TrendDelta
 from ingest.storage.figures.usage import UsageDelta
 
-SESSION_KEY = ("session_key",)
+SESSION_KEY = ("cell", "session_key")
 """The primary key of `ingest_session`."""
 
 
@@ -59,10 +59,10 @@ class SessionDelta:
         return (session_key, seq, *span_counts.row(self))
 
 
-def update_parameters(sessions: Iterable[tuple[object, ...]]) -> dict[str, str]:
+def update_parameters(cell: int, sessions: Iterable[tuple[object, ...]]) -> dict[str, object]:
     """Return the parameters of `UPDATE_SESSIONS`: an array for each column, given a row for each session."""
     columns = zip(*sessions, strict=True)
-    return {name: encode_array(column) for name, column in zip(_COLUMNS, columns, strict=True)}
+    return {"cell": cell, **{name: encode_array(column) for name, column in zip(_COLUMNS, columns, strict=True)}}
 
 
 _COLUMNS = {"session_key": "uuid", "last_seq": "bigint", **span_counts.COLUMNS}
@@ -95,13 +95,12 @@ def _assignment(figure: Figure) -> str:
             return f"{name} = CASE WHEN {_IS_WORSE} THEN t.{name} ELSE s.{name} END"
 
 
-_IS_KEY = " AND ".join(f"s.{name} = t.{name}" for name in SESSION_KEY)
-# One statement for any number of sessions. The keys occur twice because Citus finds the shards by the second list.
+# One statement for any number of sessions.
 # Citus accepts only immutable functions here, so the statement cannot use JSON functions or time arithmetic.
 UPDATE_SESSIONS = f"""
 UPDATE ingest_session s SET last_seq = GREATEST(s.last_seq, t.last_seq), {", ".join(map(_assignment, STORED))}
 FROM unnest({", ".join(f"%({name})s::{kind}[]" for name, kind in _COLUMNS.items())}) t ({", ".join(_COLUMNS)})
-WHERE {_IS_KEY} AND s.session_key = ANY(%(session_key)s)
+WHERE s.cell = %(cell)s AND s.session_key = t.session_key
 RETURNING s.session_key, s.model, s.trend_model
 """  # noqa: S608 - constants
 _INITIAL = {figure.column: figure.initial for figure in STORED} | dict.fromkeys(span_counts.TIME_COLUMNS)
@@ -109,10 +108,10 @@ _SQL_INITIAL = {name: "NULL" if value is None else repr(value) for name, value i
 # Run before a session is aggregated again from its spans.
 RESET_SESSION = f"""
 UPDATE ingest_session SET {", ".join(f"{name} = {value}" for name, value in _SQL_INITIAL.items())}
-WHERE session_key = %s
+WHERE cell = %s AND session_key = %s
 """  # noqa: S608 - constants
 _NOT_NULL = {name: value for name, value in _SQL_INITIAL.items() if value != "NULL"}
 INSERT_SESSIONS = f"""
-INSERT INTO ingest_session (session_key, project_id, session_id, day, created_at, last_seq, {", ".join(_NOT_NULL)})
-SELECT k, %s, id, %s, now(), %s, {", ".join(_NOT_NULL.values())} FROM unnest(%s::uuid[], %s::text[]) t (k, id)
+INSERT INTO ingest_session (cell, session_key, session_id, day, created_at, last_seq, {", ".join(_NOT_NULL)})
+VALUES (%s::bigint, unnest(%s::uuid[]), unnest(%s::text[]), %s, now(), %s, {", ".join(_NOT_NULL.values())})
 """  # noqa: S608 - constants

@@ -48,8 +48,8 @@ def rebuild_session(queue: Queue, cell: int, key: uuid.UUID, day: date, seq: int
     take_out(delta, reports)
     for times in traces:
         delta.extend(*(None if at is None else to_microseconds(at) for at in times))
-    queue(RESET_SESSION, (key,))
-    (sessions,) = yield ((UPDATE_SESSIONS, update_parameters([delta.row(key, seq)])),)
+    queue(RESET_SESSION, (cell, key))
+    (sessions,) = yield ((UPDATE_SESSIONS, update_parameters(cell, [delta.row(key, seq)])),)
     for _, model, trend_model in sessions:
         _replace_hours(queue, cell, key, delta, hours, model, trend_model)
     new_rows = [] if delta.usage is None else list(delta.usage.rows(key))
@@ -75,7 +75,7 @@ def _replace_hours(
     if parameters := trends.trend_parameters(cell, [*removed, *((new_model or "", row) for row in rows)]):
         queue(trends.ADD_TREND, parameters)
     if new_model != trend_model:
-        queue(trends.SET_SESSION_MODEL, {"keys": [key], "models": [new_model]})
+        queue(trends.SET_SESSION_MODEL, {"cell": cell, "keys": [key], "models": [new_model]})
 
 
 async def run_in_pipeline(pipeline: Pipeline, steps: Steps) -> None:

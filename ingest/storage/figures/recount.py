@@ -12,40 +12,43 @@ from dataclasses import dataclass
 
 from django.db import connection, transaction
 
-from ingest.cells import cell_of, cells_of
+from ingest.cells import cells_of
 from ingest.models import Session
 from ingest.storage import sequence
 from ingest.storage.figures import trends, usage
 from ingest.storage.figures.rebuild import rebuild_session, run_with_cursor
+from ingest.storage.sequence import stored_cells
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The session that was counted last, and how many of all."""
+    """The session that was counted last, by its cell and key, and how many of all."""
 
-    key: uuid.UUID
+    position: tuple[int, uuid.UUID]
     count: int
     total: int
 
 
-def recount(project_id: int | None = None, *, after: uuid.UUID | None = None) -> Iterator[Progress]:
-    """Count each session after a key again, in its own transaction. Then sum the hours of each cell."""
-    sessions = Session.objects.order_by("session_key")
-    if project_id is not None:
-        sessions = sessions.filter(project_id=project_id)
-    owner_ids = sorted(set(sessions.order_by().values_list("project_id", flat=True).distinct()))
-    total = sessions.count()
-    if after is not None:
-        sessions = sessions.filter(session_key__gt=after)
-    done = total - sessions.count()
-    rows = sessions.values_list("project_id", "session_key", "day").iterator(chunk_size=1000)
-    for count, (owner_id, key, day) in enumerate(rows, done + 1):
-        with transaction.atomic(), connection.cursor() as cursor:
-            cell = cell_of(owner_id, key)
-            sequence.lock(cursor, cell)
-            run_with_cursor(cursor, rebuild_session(cursor.execute, cell, key, day, 0))
-        yield Progress(key, count, total)
-    for cell in cells_of(*owner_ids):
+def recount(project_id: int | None = None, *, after: tuple[int, uuid.UUID] | None = None) -> Iterator[Progress]:
+    """Count each session after a position again, in its own transaction. Then sum the hours of each cell."""
+    cells = stored_cells() if project_id is None else cells_of(project_id)
+    total = Session.objects.filter(cell__in=cells).count()
+    first_cell, first_key = after or (0, uuid.UUID(int=0))
+    count = Session.objects.filter(cell__in=[cell for cell in cells if cell < first_cell]).count()
+    count += Session.objects.filter(cell=first_cell, session_key__lte=first_key).count()
+    for cell in cells:
+        if cell < first_cell:
+            continue
+        sessions = Session.objects.filter(cell=cell).order_by("session_key")
+        if cell == first_cell:
+            sessions = sessions.filter(session_key__gt=first_key)
+        for key, day in sessions.values_list("session_key", "day").iterator(1000):
+            with transaction.atomic(), connection.cursor() as cursor:
+                sequence.lock(cursor, cell)
+                run_with_cursor(cursor, rebuild_session(cursor.execute, cell, key, day, 0))
+            count += 1
+            yield Progress((cell, key), count, total)
+    for cell in cells:
         sum_hours(cell)
 
 

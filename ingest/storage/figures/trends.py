@@ -144,7 +144,7 @@ WHERE a.cell = %(cell)s AND a.session_key = t.key
 """
 SET_SESSION_MODEL = """
 UPDATE ingest_session s SET trend_model = t.model FROM unnest(%(keys)s::uuid[], %(models)s::text[]) t (key, model)
-WHERE s.session_key = t.key AND s.session_key = ANY(%(keys)s)
+WHERE s.cell = %(cell)s AND s.session_key = t.key
 """
 
 

@@ -120,7 +120,7 @@ def test_queries_return_messages_instead_of_references() -> None:
     ((digest, text),) = (stored_span.messages or {}).items()
     Message.objects.create(cell=CELL, hash=digest, day="2026-11-16", size=len(text), body=zstandard.compress(text))
     day = datetime.now(UTC).date()
-    session = Session(session_key=uuid.uuid4(), project_id=1, session_id="x", day=day, last_seq=1)
+    session = Session(cell=CELL, session_key=uuid.uuid4(), session_id="x", day=day, last_seq=1)
     with connection.cursor() as cursor:
         cursor.execute(partitions.create_statement(day))
         cursor.execute(

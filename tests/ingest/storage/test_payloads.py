@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from people import create_project, create_session
 
+from ingest.cells import cells_of
 from ingest.decoding.records import Span as Record
 from ingest.decoding.span_stats import NO_STATS
 from ingest.decoding.tool_arguments import arguments_hash
@@ -228,7 +229,7 @@ def test_every_reader_understands_both_forms(form: str) -> None:
     secrets = {"ours": "Planted-Sesame", "theirs": "Planted-Barley"}
     for slug, secret in secrets.items():
         add_spans(create_session(create_project(slug), session_id="run"), secret, form)
-    sessions = {slug: Session.objects.get(project_id=row.pk) for slug in secrets for row in [_project(slug)]}
+    sessions = {slug: Session.objects.get(cell__in=cells_of(row.pk)) for slug in secrets for row in [_project(slug)]}
     before = {slug: read_all(sessions[slug], secret) for slug, secret in secrets.items()}
     for slug, secret in secrets.items():
         readings = before[slug]

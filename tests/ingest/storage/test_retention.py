@@ -9,6 +9,7 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 from django.db import connection
+from people import own_cell
 from retention_runs import clocks_at, expire
 
 from ingest.cells import cells_of
@@ -44,7 +45,7 @@ def session(owner: Project, age_days: int) -> uuid.UUID:
             [key, day, *cells_of(owner.pk)],
         )
     Session.objects.create(
-        session_key=key, project_id=owner.pk, session_id=str(key), day=day, created_at=datetime.now(UTC), last_seq=1
+        session_key=key, cell=own_cell(owner), session_id=str(key), day=day, created_at=datetime.now(UTC), last_seq=1
     )
     Trace.objects.create(
         trace_key=uuid.uuid4(), cell=cells_of(owner.pk)[0], trace_id="t", session_key=key, source=0, seq=1, metadata={}
@@ -76,7 +77,7 @@ def test_a_day_past_retention_is_dropped() -> None:
     report = expire(NOON)
     assert report.dropped_days == [TODAY - timedelta(days=31)]
     assert (spans(old), spans(new)) == (0, 1)
-    assert list(Session.objects.filter(project_id=owner.pk).values_list("session_key", flat=True)) == [new]
+    assert list(Session.objects.filter(cell__in=cells_of(owner.pk)).values_list("session_key", flat=True)) == [new]
     assert Trace.objects.filter(session_key=old).count() == 0
 
 

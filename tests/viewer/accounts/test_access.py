@@ -9,6 +9,7 @@ from django.contrib.auth.models import Group, User
 from django.core.exceptions import PermissionDenied
 from django.http import Http404
 from django.utils import timezone
+from people import own_cell
 
 from ingest.models import Project, Session, session_key
 from viewer.accounts import access
@@ -32,7 +33,7 @@ def create_session(project: Project, session_id: str = "s") -> Session:
     now = timezone.now()
     return Session.objects.create(
         session_key=session_key(project.pk, session_id),
-        project_id=project.pk,
+        cell=own_cell(project),
         session_id=session_id,
         day=now.date(),
         created_at=now,

@@ -125,7 +125,7 @@ def test_parts_of_changed_spans_are_computed_again(ours: Project) -> None:
     assert "Nightingale" in page_of("developer", ours)
     changed = Span.objects.filter(cell__in=cells_of(ours.pk), kind="compact.summary_created")
     changed.update(packed_payload=pack(b'{"summary": "# State\\n- Kingfisher"}'), seq=20)
-    Session.objects.filter(project_id=ours.pk).update(last_seq=20)
+    Session.objects.filter(cell__in=cells_of(ours.pk)).update(last_seq=20)
     page = page_of("auditor", ours)
     assert "Kingfisher" in page and "• Nightingale" not in page
 
@@ -154,7 +154,7 @@ def test_a_damaged_payload_is_a_message_and_not_an_empty_part(
 
 
 def test_a_damaged_summary_is_not_compared_with_the_next_one(ours: Project, theirs: Project) -> None:
-    session = Session.objects.get(project_id=ours.pk)
+    session = Session.objects.get(cell__in=cells_of(ours.pk))
     add_compaction(session, "Kingfisher", seq=10)
     Span.objects.filter(cell__in=cells_of(ours.pk), kind="compact.summary_created", seq__lt=10).update(
         packed_payload=b"\x07"

@@ -12,9 +12,10 @@ import zstandard
 from django.db import connection
 from django.utils import timezone
 from growth import assert_linear
-from people import client_for, create_project, create_session, create_user
+from people import client_for, create_project, create_session, create_user, own_cell
 from retention_runs import expire, expire_later
 
+from ingest.cells import cells_of
 from ingest.models import Message, Project, SearchDocument, SearchState, Session, Span, Trace, trace_key
 from ingest.storage.database import partitions
 from ingest.storage.payloads import pack
@@ -236,7 +237,7 @@ def test_retention_deletes_words_with_their_sessions(ours: Project, theirs: Proj
         key = uuid.uuid4()
         Session.objects.create(
             session_key=key,
-            project_id=owner.pk,
+            cell=own_cell(owner),
             session_id="old-bittern",
             day=day,
             created_at=timezone.now(),
@@ -249,7 +250,7 @@ def test_retention_deletes_words_with_their_sessions(ours: Project, theirs: Proj
     assert result_types(ours, "bittern") == ["session"]
     expire()
     assert (result_types(ours, "bittern"), result_types(theirs, "bittern")) == ([], ["session"])
-    assert SearchDocument.objects.filter(project_id=ours.pk, session_day=day).count() == 0
+    assert SearchDocument.objects.filter(cell__in=cells_of(ours.pk), session_day=day).count() == 0
     Project.objects.filter(pk=theirs.pk).update(retention_days=30)
     expire_later(days=1)
     assert SearchDocument.objects.filter(session_day=day).count() == 0

@@ -15,7 +15,7 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
-from ingest.cells import cell_of, cells_of, project_of
+from ingest.cells import cells_of, project_of
 from ingest.models import Session, Transcript
 from ingest.storage.payloads import DATA, decode_data
 from viewer.kinds import ARCHIVAL
@@ -25,9 +25,9 @@ _DAYS = 14
 _MAX_EVENTS = 500
 
 _RECENT = f"""
-SELECT span.session_key, session.session_id, span.cell, coalesce(span.ended_at, span.started_at), {DATA}
-FROM ingest_span span JOIN ingest_session session USING (session_key)
-WHERE span.kind = %s AND span.cell = ANY(%s) AND span.session_day >= %s
+SELECT session_key, session.session_id, cell, coalesce(span.ended_at, span.started_at), {DATA}
+FROM ingest_span span JOIN ingest_session session USING (cell, session_key)
+WHERE span.kind = %s AND cell = ANY(%s) AND span.session_day >= %s
 ORDER BY span.seq DESC LIMIT %s
 """  # noqa: S608 - a constant
 
@@ -49,9 +49,9 @@ class Archival:
 
 def unstored_transcripts(projects: Iterable[int], *, now: datetime | None = None) -> list[Archival]:
     """Return the transcripts of the last two weeks that agents queued or could not archive, newest first."""
-    since = (now or timezone.now()) - timedelta(days=_DAYS)
+    since, cells = (now or timezone.now()) - timedelta(days=_DAYS), cells_of(*projects)
     with connection.cursor() as cursor:
-        cursor.execute(_RECENT, [ARCHIVAL, cells_of(*projects), since.date(), _MAX_EVENTS])
+        cursor.execute(_RECENT, [ARCHIVAL, cells, since.date(), _MAX_EVENTS])
         rows = cursor.fetchall()
     latest: dict[tuple[uuid.UUID, str], Archival] = {}
     for key, session_id, cell, at, data in rows:
@@ -63,8 +63,7 @@ def unstored_transcripts(projects: Iterable[int], *, now: datetime | None = None
         if name not in latest or latest[name].state == QUEUED != archival.state:
             latest[name] = archival
     waiting = [archival for archival in latest.values() if archival.state != STORED]
-    keys = {archival.session_key: archival.project_id for archival in waiting if archival.session_key}
-    cells = {cell_of(project_id, key) for key, project_id in keys.items()}
+    keys = {archival.session_key for archival in waiting if archival.session_key}
     stored = set(
         Transcript.objects.filter(cell__in=cells, session_key__in=keys).values_list("session_key", "sent_sha256")
     )

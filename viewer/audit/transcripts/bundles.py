@@ -86,7 +86,7 @@ def _read_compaction(transcript: Transcript) -> tuple[Any, Any, Any, Counter[str
 
 
 def _read_events(transcript: Transcript) -> dict[str, _Event]:
-    session = Session.objects.filter(session_key=transcript.session_key).first()
+    session = Session.objects.filter(pk=(transcript.cell, transcript.session_key)).first()
     if session is None:
         return {}
     rows = Span.objects.filter(

@@ -115,7 +115,7 @@ def _detail_context(request: HttpRequest, transcript: Transcript) -> dict[str, A
     start = _first_message(request, transcript)
     end = start + MESSAGES_PER_PAGE
     term = request.GET.get("q", "").strip()[:200]
-    session = Session.objects.filter(session_key=key).first()
+    session = Session.objects.filter(pk=(transcript.cell, key)).first()
     compaction = _compaction_of(transcript, session)
     entries = compaction.entries if compaction else {}
     may_read = grant.may(Right.PAYLOAD, transcript.project_id)
