@@ -22,6 +22,8 @@ from ingest.decoding.span_stats import stats_of
 from viewer.visibility.shapes import Shape, fields, identifier, list_of, number, sentence, word
 
 PREFIX = "compact."
+REQUEST = events.RequestEvent.name
+GAP = events.GapEvent.name
 CHECK = events.CheckEvent.name
 CHECK_STARTED = events.CheckStartedEvent.name
 ESTIMATE = events.TokenEstimateEvent.name
@@ -175,6 +177,22 @@ _LEDGER_ENTRY = {**_PROMPT_ENTRY, "fate": word, "rule": sentence, "into": list_o
 _PUBLIC_LEDGER = {"ledger": list_of(fields(_LEDGER_ENTRY)), "after": list_of(fields(_PROMPT_ENTRY))}
 
 _COMPACTION_EVENTS = (
+    _event(
+        events.RequestEvent,
+        "estimate",
+        "A prompt as it was sent, by part.",
+        Trait.HAS_LINE,
+        family=Family.NEUTRAL,
+        public_payload={"kept": number, "prompt": list_of(identifier)},
+    ),
+    _event(
+        events.GapEvent,
+        "error",
+        "Requests that were forwarded but not recorded.",
+        Lane.WARNING,
+        Trait.HAS_LINE,
+        family=Family.TROUBLE,
+    ),
     _event(
         events.CheckEvent,
         "check",

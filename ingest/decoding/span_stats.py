@@ -35,6 +35,8 @@ _INPUT_TOKENS = ("gen_ai.usage.input_tokens", "llm.token_count.prompt", "gen_ai.
 _OUTPUT_TOKENS = ("gen_ai.usage.output_tokens", "llm.token_count.completion", "gen_ai.usage.completion_tokens")
 USAGE_KEYS = ("usage", *_INPUT_TOKENS, *_OUTPUT_TOKENS)
 """Keys under which a model call reports its token usage."""
+ASIDE = "is_aside"
+"""The key that marks a model call beside the conversation."""
 
 
 class EventStats(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -201,7 +203,11 @@ def _generation_stats(data: dict[str, Any]) -> Stats:
     model = get("gen_ai.request.model") or get("model") or get("llm.model_name") or get("gen_ai.response.model")
     total = _add_counts(input_tokens, output_tokens)
     name = _text(model)
-    return Stats(name, total, input_tokens, call_usage(name, data, input_tokens, output_tokens))
+    billed = call_usage(name, data, input_tokens, output_tokens)
+    if get(ASIDE):
+        # A title or a summary costs tokens, but it is not the prompt or the model of the conversation.
+        return Stats("", total, None, billed)
+    return Stats(name, total, input_tokens, billed)
 
 
 def _first_count(*values: Any) -> int | None:

@@ -2,14 +2,19 @@
 
 Pure and idempotent: `merge(merge(a, b), b)` equals `merge(a, b)`. Missing fields are filled in. If both versions have a
 field, the version with the later end wins, otherwise the older version.
+
+A compaction of another program can be known from its log and from the wire. Then the version with the better evidence
+wins as a whole, whatever arrives first: a fate that was inferred says nothing beside one that was seen.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import get_args
 
 import msgspec
+from compact.events import Evidence
 
 from ingest.decoding.records import Span, Trace
 from ingest.decoding.span_stats import stats_of
@@ -21,13 +26,15 @@ logger = logging.getLogger(__name__)
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 _STATUS_RANK = {"": 0, "ok": 1, "error": 2}
+_EVENTS = "compact."
+_EVIDENCE = {name: rank for rank, name in enumerate(get_args(Evidence))}
 # Kinds and names without information. Any other value replaces them.
 _GENERIC = frozenset({"", "span", "custom"})
 
 
 def merge(old: Span, new: Span) -> Span:
     """Merge `new` into `old`. Return `old` itself if `new` adds nothing."""
-    first, second = (new, old) if _ends_later(new, old) else (old, new)
+    first, second = _by_precedence(old, new)
     kind = second.kind if first.kind in _GENERIC and second.kind not in _GENERIC else first.kind
     name = second.name if _has_generic_name(first) and not _has_generic_name(second) else first.name
     data = _merge_packed(first.data, second.data, pack_data)
@@ -49,6 +56,21 @@ def merge(old: Span, new: Span) -> Span:
         arguments_hash=arguments_hash(kind, properties, decode(payload)) if kind == TOOL else None,
     )
     return old if _is_unchanged(old, merged) else merged
+
+
+def _by_precedence(old: Span, new: Span) -> tuple[Span, Span]:
+    """Return the version whose fields win and the other one, without its content if it has worse evidence."""
+    difference = _evidence(new) - _evidence(old) if old.kind.startswith(_EVENTS) else 0
+    first, second = (new, old) if difference > 0 or (not difference and _ends_later(new, old)) else (old, new)
+    if difference:
+        second = msgspec.structs.replace(second, data=first.data, payload=first.payload)
+    return first, second
+
+
+def _evidence(span: Span) -> int:
+    """Return the rank of the evidence for a compaction. Without any, the library itself has compacted."""
+    evidence = decode_data(span.data).get("evidence")
+    return _EVIDENCE.get(evidence, len(_EVIDENCE)) if isinstance(evidence, str) else len(_EVIDENCE)
 
 
 def merge_traces(old: Trace, new: Trace) -> Trace:

@@ -10,7 +10,7 @@ import dataclasses
 import types
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from compact.events import CATALOG, Event
 from compact.events.reading import OLDER_NUMBERS
@@ -59,8 +59,10 @@ def _event_shapes(event: type[Event]) -> dict[str, Shape]:
 def _shape(hint: Any, *, is_sentence: bool = False) -> Shape:
     """Return the shape of a type. A type that says nothing about its values has none: they are hidden."""
     origin, arguments = get_origin(hint), get_args(hint)
+    if origin is NotRequired:
+        return _shape(arguments[0])
     if origin is Annotated:
-        return _shape(arguments[0], is_sentence="is_sentence" in arguments[1])
+        return tool_name if "is_tool_name" in arguments[1] else _shape(arguments[0], is_sentence=_is_sentence(hint))
     if origin in (Union, types.UnionType):
         return _any_of([_shape(part, is_sentence=is_sentence) for part in arguments if part is not type(None)])
     if is_typeddict(hint):
@@ -88,8 +90,17 @@ def name(value: Any) -> Any:
     return label(value) if visible == HIDDEN else visible
 
 
+def tool_name(value: Any) -> Any:
+    """The name of a tool or an MCP server. Names of files have a dot or a slash, and are content."""
+    return word(value) if isinstance(value, str) and not {".", "/"} & set(value) else HIDDEN
+
+
 def hide(value: Any) -> Any:
     return HIDDEN
+
+
+def _is_sentence(hint: Any) -> bool:
+    return "is_sentence" in get_args(hint)[1]
 
 
 def _any_of(shapes: list[Shape]) -> Shape:

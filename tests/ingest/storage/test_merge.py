@@ -87,3 +87,20 @@ def test_counts_follow_a_span_through_its_versions(parts: list[Span]) -> None:
     for figure in STORED:
         if figure.merge is Merge.SUM:
             assert getattr(running, figure.column) == getattr(alone, figure.column)
+
+
+@given(st.permutations(["possible", "inferred", "exact"]), st.integers(0, 5), st.integers(0, 5))
+def test_better_evidence_replaces_worse_in_any_order(order: list[str], one_end: int, other_end: int) -> None:
+    """Nothing that was inferred stays beside what was seen, whichever version ended later."""
+    fields = {
+        "possible": {"evidence": "possible", "tokens_after": 1},
+        "inferred": {"evidence": "inferred", "tokens_after": 2, "inferred": True},
+        "exact": {"evidence": "exact", "tokens_after": 3},
+    }
+    ends = {"possible": one_end, "inferred": one_end, "exact": other_end}
+    merged: Span | None = None
+    for name in (*order, *order):
+        part = version(kind="compact.pruned_messages", ended_us=ends[name], fields=fields[name])
+        merged = part if merged is None else merge(merged, part)
+    assert merged is not None
+    assert decode_data(merged.data) == fields["exact"]

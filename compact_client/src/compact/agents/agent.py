@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from compact.agents.hooks import Hooks
 from compact.agents.log_records import LogRecord, SkippedLine
+from compact.events import PartName, RequestClass
 from compact.recording import SessionRecorder
 
 Status = tuple[int, int]
@@ -64,6 +65,46 @@ class McpSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WireRequest:
+    """What an agent says about one of its requests, apart from the messages."""
+
+    session_id: str
+    agent_id: str = ""
+    """The sub-agent that sent it, or the empty string for the main agent."""
+    agent_type: str = ""
+    request_class: RequestClass = "main"
+    trigger: str = ""
+    """The reason of the compaction that this request asks for the summary of."""
+    is_compacted: bool = False
+    """True if the agent says that the prompt is the first one after a compaction."""
+
+
+class RequestFields(Protocol):
+    """The fields of a request body, decoded when they are asked for."""
+
+    def get(self, name: str) -> Any:
+        """Return a field, or None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """The requests of an agent, as the gateway sees them."""
+
+    read_request: Callable[[Mapping[str, str], str, RequestFields], WireRequest | None]
+    """Returns what headers, path and fields say about a request, or None if another program sent it."""
+    read_text: Callable[[str], tuple[PartName, str] | None] = lambda text: None
+    """Returns the part and the name of a text that the agent's program has put into a message."""
+    is_aside: Callable[[str], bool] = lambda text: False
+    """Returns True for texts that the program adds, moves and removes at will, such as reminders."""
+    is_notice: Callable[[str], bool] = lambda text: False
+    """Returns True for what the program says in the user's place. It is part of the conversation."""
+    is_summary: Callable[[str], bool] = lambda text: False
+    """Returns True for the message with the summary after a compaction."""
+    is_summary_request: Callable[[str], bool] = lambda text: False
+    """Returns True for the instruction that ends a request for a summary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
     """One agent. Its folder contains everything that is true only of it, and nothing else needs to change."""
 
@@ -91,6 +132,7 @@ class Agent:
     """Returns True for a log that is a part of another session."""
     hooks: Hooks | None = None
     mcp: McpSettings | None = None
+    wire: Wire | None = None
 
     def root(self) -> Path:
         """Return the directory of the logs."""

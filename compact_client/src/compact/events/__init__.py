@@ -12,6 +12,7 @@ from compact.events import (
     problem_events,
     recall_events,
     rehydration_events,
+    request_events,
     summary_events,
 )
 from compact.events.base import (
@@ -37,6 +38,7 @@ from compact.events.compaction_events import *  # noqa: F403
 from compact.events.problem_events import *  # noqa: F403
 from compact.events.recall_events import *  # noqa: F403
 from compact.events.rehydration_events import *  # noqa: F403
+from compact.events.request_events import *  # noqa: F403
 from compact.events.summary_events import *  # noqa: F403
 
 __all__ = [
@@ -58,4 +60,5 @@ __all__ += compaction_events.__all__
 __all__ += problem_events.__all__
 __all__ += recall_events.__all__
 __all__ += rehydration_events.__all__
+__all__ += request_events.__all__
 __all__ += summary_events.__all__

@@ -22,6 +22,8 @@ FREE_TEXT: Mapping[str, bool] = {"is_free_text": True}
 """Field metadata: a property that may quote a message or a person. It needs the `view_payload` right, too."""
 SENTENCE: Mapping[str, bool] = {"is_sentence": True}
 """Field metadata, also for `Annotated`: a line that this library writes, without text of the conversation."""
+TOOL_NAME: Mapping[str, bool] = {"is_tool_name": True}
+"""Metadata for `Annotated`: a name that everyone may see if it is that of a tool, but not if it is that of a file."""
 PRIVATE_TEXT: Mapping[str, bool] = {"is_private": True, "is_text": True}
 """Field metadata: a key of the payload that quotes messages, so the caller's own redaction function must see it."""
 

@@ -10,6 +10,7 @@ from compact.events import (
     problem_events,
     recall_events,
     rehydration_events,
+    request_events,
     summary_events,
 )
 from compact.events.base import Event
@@ -21,7 +22,15 @@ def _event_classes(module: ModuleType) -> list[type[Event]]:
     return [event for event in classes if event.__module__ == module.__name__ and "name" in vars(event)]
 
 
-_MODULES = (check_events, compaction_events, summary_events, rehydration_events, recall_events, problem_events)
+_MODULES = (
+    request_events,
+    check_events,
+    compaction_events,
+    summary_events,
+    rehydration_events,
+    recall_events,
+    problem_events,
+)
 CATALOG: tuple[type[Event], ...] = tuple(event for module in _MODULES for event in _event_classes(module))
 _BY_NAME = {event.name: event for event in CATALOG}
 

@@ -13,6 +13,7 @@ __all__ = [
     "PROMPT_PARTS",
     "CheckEvent",
     "CheckTrigger",
+    "Evidence",
     "KeptCounts",
     "PolicyExcerpt",
     "QualityEvent",
@@ -23,6 +24,9 @@ __all__ = [
 PROMPT_PARTS = ("system", "developer", "tools_schema", "memory", "history", "user_input")
 """The keys of a breakdown, in the order in which pages draw them. Their tokens add up to the prompt's."""
 CheckTrigger = Literal["preflight", "manual", "overflow", "outcome", "auto"]
+Evidence = Literal["possible", "inferred", "exact", "reported"]
+"""The ways in which a compaction is known, the weakest first: a sign such as fewer tokens, a prompt that was put
+together from a log, both prompts as they were sent, and the library that has compacted."""
 
 
 class KeptCounts(TypedDict):
@@ -59,6 +63,7 @@ class CheckEvent(Event):
     tokens_before: int | None = field(default=None, metadata=OPTIONAL)
     tokens_after: int | None = field(default=None, metadata=OPTIONAL)
     step: int | None = field(default=None, metadata=OPTIONAL)
+    evidence: Evidence | None = field(default=None, metadata=OPTIONAL)
 
     def line(self) -> str:
         if self.tokens_before is None:
@@ -82,6 +87,7 @@ class TokenEstimateEvent(Event):
     estimator: str
     source: Literal["estimate", "provider"]
     breakdown: Mapping[str, int]
+    evidence: Evidence | None = field(default=None, metadata=OPTIONAL)
 
     def line(self) -> str:
         return "" if self.t_est is None else format_usage(self.t_est, self.max_tokens or 0)
@@ -106,6 +112,7 @@ class TriggerDecisionEvent(Event):
     note: str | None = field(default=None, metadata={**OPTIONAL, **FREE_TEXT})
     kept: KeptCounts | None = field(default=None, metadata=OPTIONAL)
     pruned_count: int | None = field(default=None, metadata=OPTIONAL)
+    evidence: Evidence | None = field(default=None, metadata=OPTIONAL)
 
     def line(self) -> str:
         verdict = "Compact" if self.triggered else "No compaction"

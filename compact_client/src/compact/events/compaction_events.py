@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, TypedDict
 
 from compact.events.base import FREE_TEXT, OPTIONAL, PRIVATE, PRIVATE_TEXT, SENTENCE, Event
+from compact.events.check_events import Evidence
 from compact.events.phrases import (
     describe_removal,
     detail,
@@ -29,7 +30,6 @@ __all__ = [
     "CompletedDetails",
     "CompletedEvent",
     "DroppedEvent",
-    "Evidence",
     "ExternalizedEvent",
     "LayerCounts",
     "OverflowRecoveredEvent",
@@ -47,7 +47,6 @@ __all__ = [
 ]
 
 ArchivalState = Literal["queued", "stored", "failed"]
-Evidence = Literal["possible", "inferred", "exact", "reported"]
 REMAINING_FATES = frozenset({"pinned", "kept", "truncated"})
 """Fates of messages that are still in the prompt. The others are summarized, cleared, externalized and dropped."""
 _RECEIPT_KEYS = ("state", "step", "path", "key", "id", "sha256", "error")
@@ -155,6 +154,7 @@ class ArchivalEvent(Event):
     file_path: str | None = field(default=None, metadata=OPTIONAL)
     S3_key: str | None = field(default=None, metadata=OPTIONAL)
     error: str | None = field(default=None, metadata={**OPTIONAL, **FREE_TEXT})
+    evidence: Evidence | None = field(default=None, metadata=OPTIONAL)
 
     def add_receipt(self, receipt: Any) -> ArchivalEvent:
         """Return the event with what the archive has answered.

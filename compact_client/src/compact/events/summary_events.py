@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from compact.events.base import PRIVATE_TEXT, Event
+from compact.events.base import OPTIONAL, PRIVATE_TEXT, Event
+from compact.events.check_events import Evidence
 from compact.events.phrases import format_count, format_facts, format_number, format_percent, join_parts
 from compact.messages.redacted_types import RedactedText, RedactedTree
 
@@ -36,6 +37,7 @@ class RetentionEvent(Event):
     files_kept: int
     weighted_retention: float
     by_kind: Mapping[str, Mapping[str, int]]
+    evidence: Evidence | None = field(default=None, metadata=OPTIONAL)
     lost: Sequence[RedactedTree] = field(metadata=PRIVATE_TEXT)
     restored: Sequence[RedactedTree] = field(metadata=PRIVATE_TEXT)
 
@@ -62,6 +64,7 @@ class SummaryCreatedEvent(Event):
     latency_ms: float
     summarizer: str
     model: str | None
+    evidence: Evidence | None = field(default=None, metadata=OPTIONAL)
     summary: RedactedText | None = field(metadata=PRIVATE_TEXT)
     structured: RedactedTree | None = field(metadata=PRIVATE_TEXT)
 

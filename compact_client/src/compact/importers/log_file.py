@@ -26,8 +26,6 @@ _STEP_BYTES = 4 * 1024 * 1024
 _BATCH_BYTES = 256 * 1024
 _BATCH_LINES = 500
 _HEAD_BYTES = 512
-# The parts of an event beside its payload that come from the log.
-_LABEL_KEYS = ("name", "properties", "data", "metadata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +169,7 @@ class LogFile:
 
     def interrupted_events(self) -> list[dict[str, Any]]:
         """Return the calls without a result as ended, for a log that no agent writes any more."""
-        return list(map(self._redact_labels, self._events.interrupted_events())) if self._events else []
+        return list(map(self._redactor.clean_labels, self._events.interrupted_events())) if self._events else []
 
     def _check_identity(self, stream: IO[bytes]) -> None:
         """Start again if the file was truncated or replaced since the last step."""
@@ -216,15 +214,8 @@ class LogFile:
         events = list(self._events.session_events())
         for span in spans:
             events.extend(self._events.span_events(span, archive=archive))
-        step.events.extend(map(self._redact_labels, events))
+        step.events.extend(map(self._redactor.clean_labels, events))
         return step
-
-    def _redact_labels(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Return an event with clean names and metadata. Its payload was built from redacted records."""
-        labels = {key: event[key] for key in _LABEL_KEYS if key in event}
-        if not self._redactor.has_secret_label(labels):
-            return event
-        return {**event, **self._redactor.redact_value(labels)}
 
 
 def _size(stream: IO[bytes]) -> int:

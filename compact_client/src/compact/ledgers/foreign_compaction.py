@@ -10,7 +10,7 @@ from compact.events import Evidence
 from compact.messages import RedactedMessage
 
 Format = Literal["chat", "responses", "anthropic"]
-LogFate = Literal["kept", "truncated", "cleared"]
+LogFate = Literal["kept", "truncated", "cleared", "summarized", "dropped"]
 EVIDENCE: Final[tuple[Evidence, ...]] = ("possible", "inferred", "exact", "reported")
 """The evidence for a compaction, from the weakest to the best: a sign such as fewer tokens, a prompt that was put
 together from a log, both prompts as they were sent, and the library that has compacted."""
@@ -37,7 +37,8 @@ class LogMessage:
 class Compaction:
     """A compaction that the agent or its provider made, as the log records it.
 
-    `fates` has the messages of `before` that the log says are still there. All others left the prompt.
+    `fates` has the messages of `before` whose fate is known. If both prompts were seen, these are all. Those that are
+    not listed left the prompt.
     """
 
     id: str
@@ -56,7 +57,7 @@ class Compaction:
     is_opaque: bool = False
     """True if the provider encrypts the summary, so that its content is unknown."""
     fates: Mapping[str, tuple[LogFate, str]] = field(default_factory=dict)
-    """The fate and the rule of messages that stay, by message id."""
+    """The fate and the rule of messages, by message id."""
     thread: str = MAIN
     line: int = 0
     turn: int = 0

@@ -127,7 +127,7 @@ class InferredLedger:
     def _fate(self, name: str, own_facts: Sequence[bool]) -> tuple[str, str, str | None]:
         compaction = self.compaction
         if known := compaction.fates.get(name):
-            return (*known, None)
+            return (*known, compaction.summary_id if known[0] == "summarized" else None)
         if compaction.is_opaque:
             return "summarized", "the provider does not disclose this summary", compaction.summary_id
         if not compaction.summary:

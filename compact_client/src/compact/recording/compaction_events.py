@@ -24,6 +24,7 @@ def check_event(ledger: InferredLedger, *, model: str | None, window_tokens: int
         tokens_before=ledger.tokens_before,
         tokens_after=ledger.tokens_after,
         step=compaction.number,
+        evidence=compaction.evidence,
     )
 
 
@@ -36,8 +37,8 @@ def child_events(
         yield archival
     if ledger.summary is not None:
         yield _summary(ledger, ledger.summary)
-    if ledger.is_disclosed and ledger.facts:
-        # It is unknown what an encrypted summary has kept.
+    if ledger.is_disclosed and (ledger.facts or not ledger.compaction.is_inferred):
+        # It is unknown what an encrypted summary has kept. Seen facts replace inferred ones, even if none.
         yield _retention(ledger)
     yield _result(ledger)
 
@@ -55,12 +56,13 @@ def _decision(ledger: InferredLedger, reason: str, window_tokens: int) -> events
         budget_tokens=None,
         turn=ledger.compaction.turn,
         policy=None,
+        evidence=ledger.compaction.evidence,
     )
 
 
 def _summary(ledger: InferredLedger, summary: str) -> events.SummaryCreatedEvent:
     compaction = ledger.compaction
-    removed = [entry for entry in ledger.entries if entry["id"] not in compaction.fates]
+    removed = [entry for entry in ledger.entries if entry["fate"] not in events.REMAINING_FATES]
     input_tokens = sum(entry["tokens"] for entry in removed)
     own = [entry["tokens"] for entry in ledger.after_entries if entry["id"] == compaction.summary_id]
     tokens = sum(own) or (estimate_tokens(summary) if ledger.is_disclosed else 0)
@@ -75,6 +77,7 @@ def _summary(ledger: InferredLedger, summary: str) -> events.SummaryCreatedEvent
         latency_ms=compaction.duration_ms or 0.0,
         summarizer=compaction.agent,
         model=None,
+        evidence=compaction.evidence,
         summary=seal_text(summary),
         structured=None,
     )
@@ -100,6 +103,7 @@ def _retention(ledger: InferredLedger) -> events.RetentionEvent:
         files_kept=count("file", "kept"),
         weighted_retention=ledger.weighted_retention,
         by_kind=by_kind,
+        evidence=ledger.compaction.evidence,
         lost=[seal_tree(fact.to_dict()) for fact in ledger.lost[:MAX_LOST_LISTED]],
         restored=[],
     )

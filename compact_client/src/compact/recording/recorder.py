@@ -10,6 +10,7 @@ One recorder belongs to one session. Recorders share no state.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -111,9 +112,21 @@ class SessionRecorder:
 
     def user(self, message: LogMessage, text: str, thread: Thread | None = None) -> None:
         """Record what a user said, or what the agent's program said in the user's place."""
-        name, payload = "notice" if message.is_program else "user", {"text": text}
-        span = RecordedSpan("user", name, message.at, message.at, payload=payload, key=f"user:{message.id}")
-        self._note(span, thread or self.own_thread)
+        self._user(message, text, thread or self.own_thread, message.id)
+
+    def user_after_call(self, message: LogMessage, text: str, thread: Thread | None = None) -> None:
+        """Record what a user said, for a message that has no id on the wire.
+
+        It is recognized by its text and by the model call before it, so that a log and the wire name the same span.
+        """
+        thread = thread or self.own_thread
+        digest = hashlib.sha256(text.strip().encode("utf-8", "replace")).hexdigest()[:24]
+        self._user(message, text, thread, f"{thread.key}:{thread.last_call}:{digest}")
+
+    def _user(self, message: LogMessage, text: str, thread: Thread, name: str) -> None:
+        kind, payload = "notice" if message.is_program else "user", {"text": text}
+        span = RecordedSpan("user", kind, message.at, message.at, payload=payload, key=f"user:{name}")
+        self._note(span, thread)
 
     def generation(
         self, name: str, *, at: str | None, model: str | None = None, thread: Thread | None = None
@@ -137,6 +150,10 @@ class SessionRecorder:
         elif model and span.model is None:
             span.name = span.model = model
         return self._note(span, thread)
+
+    def aside(self, span: RecordedSpan, thread: Thread | None = None) -> None:
+        """Record a model call beside the conversation, such as one for a title. It is no turn."""
+        self._note(span, thread or self.own_thread)
 
     def change(self, span: RecordedSpan) -> None:
         """Mark a span as changed."""
@@ -184,6 +201,13 @@ class SessionRecorder:
         span.name, span.parent = name or span.name, parent or span.parent or None
         span.started_at = span.started_at or at
         self.change(span)
+
+    def next_compaction_id(self, thread: Thread | None = None) -> str:
+        """Return a name for a new compaction: the model call before it, so that a log and the wire use the same one."""
+        thread = thread or self.own_thread
+        anchor = f"after {thread.key}:{thread.last_call}"
+        number = sum(name.partition("#")[0] == anchor for name in thread.compactions) + 1
+        return anchor if number == 1 else f"{anchor}#{number}"
 
     def begin_compaction(
         self, compaction_id: str, *, at: str | None, line: int = 0, thread: Thread | None = None

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from compact.events import ArchivalEvent, Event, TokenEstimateEvent
+from compact.events import ArchivalEvent, Event, RequestEvent, TokenEstimateEvent
 from compact.ledgers.foreign_compaction import MAIN, Compaction
 from compact.ledgers.inferred_ledger import InferredLedger, MaskMessages, infer_ledger, mask_messages
 from compact.messages import RedactedMessage
@@ -76,9 +77,29 @@ class SessionEvents:
         if span.compaction is not None:
             yield from self._compaction_events(span, span.compaction, archive)
             return
-        if span.kind == "generation" and span.usage.get("input_tokens") and span.thread == MAIN:
+        is_turn = span.kind == "generation" and "turn" in span.data
+        if is_turn and span.usage.get("input_tokens") and span.thread == MAIN:
             yield self._token_estimate(span)
         yield self._span_event(span)
+
+    def request_event(self, span: RecordedSpan, event: RequestEvent) -> dict[str, Any]:
+        """Return the event of the prompt that a model call was made with."""
+        previous = None if event.previous is None else self._id(f"{event.previous} request", 16)
+        own = {"parent_id": self._id(span.key, 16), "span_id": self._id(f"{span.key} request", 16)}
+        return _record({**self._common(span), **own}, replace(event, previous=previous))
+
+    def single_event(self, event: Event, *, at: str) -> dict[str, Any]:
+        """Return an event of the session that belongs to no span."""
+        common = {
+            "type": "span",
+            "trace_id": self._trace_id,
+            "session_id": self.session_id,
+            "parent_id": self._root_id,
+            "span_id": self._id(f"{event.name} {at}", 16),
+            "started_at": at,
+            "ended_at": at,
+        }
+        return _record(common, event)
 
     def interrupted_events(self) -> Iterator[dict[str, Any]]:
         """Yield the calls that will not get a result any more, as ended."""
@@ -114,7 +135,8 @@ class SessionEvents:
             turn=span.data.get("turn", 0),
             estimator="provider",
             source="provider",
-            breakdown={"history": tokens},
+            breakdown=span.breakdown or {"history": tokens},
+            evidence="inferred" if span.breakdown is None else "exact",
         )
         own = {"ended_at": span.started_at, "span_id": self._id(f"{span.key} estimate", 16)}
         return _record({**self._common(span), **own}, event)
@@ -145,6 +167,7 @@ class SessionEvents:
             storage_adapter="ariadne",
             message_count=len(ledger.before),
             redactions={},
+            evidence=ledger.compaction.evidence,
         )
         return event.add_receipt(archive(self.session_id, ledger.before, step))
 

@@ -32,6 +32,8 @@ class RecordedSpan:
     parent: str | None = MAIN
     """The key of the span around this one: `MAIN` for the session itself, None if the source does not say."""
     thread: str = MAIN
+    breakdown: Mapping[str, int] | None = None
+    """The parts of the prompt of a model call, if it was seen as it was sent."""
     compaction: Compaction | None = None
 
 

@@ -36,6 +36,11 @@ class Thread:
         """The key of the span that contains the thread's spans."""
         return f"agent:{self.key}" if self.key else MAIN
 
+    @property
+    def last_call(self) -> str:
+        """The name that the source gave to the newest model call, or the empty string."""
+        return self.generation.key.removeprefix("generation:") if self.generation is not None else ""
+
     def set_prompt(self, messages: Iterable[LogMessage]) -> None:
         """Replace the prompt."""
         before = self.prompt

@@ -16,6 +16,8 @@ from compact.redaction.outbound import OutboundRedactor
 # Ledgers are built from redacted messages, so their texts and facts are clean, too.
 __all__ = ["LogRedactor", "seal_messages", "seal_text", "seal_tree"]
 _MAX_CACHED_LABELS = 10_000
+# The parts of an event beside its payload that come from a log.
+_LABEL_KEYS = ("name", "properties", "data", "metadata")
 
 
 class LogRedactor:
@@ -43,6 +45,11 @@ class LogRedactor:
         if isinstance(value, dict):
             return any(self.has_secret_label(item) for item in value.values())
         return isinstance(value, (list, tuple)) and any(map(self.has_secret_label, value))
+
+    def clean_labels(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Return an event with clean names and metadata. Its payload must have been built from redacted content."""
+        labels = {key: event[key] for key in _LABEL_KEYS if key in event}
+        return {**event, **self.redact_value(labels)} if self.has_secret_label(labels) else event
 
     def redact_value(self, value: Any) -> Any:
         """Return one JSON value without secrets."""

@@ -4,6 +4,7 @@ from compact.agents.agent import Agent
 from compact.agents.claude_code import NAME, log
 from compact.agents.claude_code.hooks import HOOKS
 from compact.agents.claude_code.mcp_settings import MCP
+from compact.agents.claude_code.wire import WIRE
 
 AGENT = Agent(
     name=NAME,
@@ -18,4 +19,5 @@ AGENT = Agent(
     is_of_subagent=log.is_of_subagent,
     hooks=HOOKS,
     mcp=MCP,
+    wire=WIRE,
 )

@@ -18,7 +18,7 @@ from compact.agents.log_records import LogRecord, parse_line
 from compact.agents.log_values import as_count, as_list, as_mapping, as_text, text_blocks
 from compact.agents.tool_results import clear_prompt, without_images
 from compact.ledgers.foreign_compaction import Compaction, LogMessage
-from compact.recording import SessionLink, SessionRecorder, Thread
+from compact.recording import RecordedSpan, SessionLink, SessionRecorder, Thread
 
 CONTENT = ("message.content",)
 _TITLE = "Claude Code compacted"
@@ -181,13 +181,25 @@ class ClaudeCodeParser:
         self, thread: Thread, name: str, message: LogMessage, source: Mapping[str, Any], line: Mapping[str, Any]
     ) -> None:
         at, model = as_text(line.get("timestamp")), as_text(source.get("model"))
-        model = None if model == _SYNTHETIC_MODEL else model
+        if model == _SYNTHETIC_MODEL:
+            self._add_error(thread, name, message, line)
+            return
         span = self.recorder.generation(name, at=at, model=model, thread=thread)
         # The counts of a message are repeated with each block, and the last block has the final ones.
         span.usage = _usage(as_mapping(source.get("usage"))) or span.usage
         span.ended_at = max(filter(None, (span.ended_at, at)), default=None)
-        span.is_error = bool(line.get("isApiErrorMessage"))
         span.payload = {"output": [{"role": "assistant", "content": message.item["content"]}]}
+
+    def _add_error(self, thread: Thread, name: str, message: LogMessage, line: Mapping[str, Any]) -> None:
+        """Record a call that failed. Claude Code also writes messages for which it asked no model."""
+        if not line.get("isApiErrorMessage"):
+            return
+        at, payload = message.at, {"output": [{"role": "assistant", "content": message.item["content"]}]}
+        data = {"is_aside": True}
+        span = RecordedSpan(
+            "generation", "model", at, at, data=data, payload=payload, is_error=True, key=f"aside:{name}"
+        )
+        self.recorder.aside(span, thread)
 
     def _open_tool_calls(self, thread: Thread, blocks: Sequence[Mapping[str, Any]], at: str | None) -> None:
         for block in blocks:
@@ -209,7 +221,7 @@ class ClaudeCodeParser:
         for block in results:
             self._add_result(thread, block, line)
         if not results:
-            self.recorder.user(message, text, thread)
+            self.recorder.user_after_call(message, text, thread)
 
     def _add_result(self, thread: Thread, block: Mapping[str, Any], line: Mapping[str, Any]) -> None:
         span = self.recorder.result(
@@ -239,7 +251,7 @@ class ClaudeCodeParser:
         self._complete_compaction(thread)
         at = as_text(line.get("timestamp"))
         self.recorder.note_time(at)
-        name = as_text(line.get("uuid")) or record.digest
+        name = self.recorder.next_compaction_id(thread)
         compaction = self.recorder.begin_compaction(name, at=at, line=record.line, thread=thread)
         compaction.trigger = as_text(metadata.get("trigger")) or "auto"
         compaction.tokens_before = as_count(metadata.get("preTokens")) or None
@@ -275,7 +287,8 @@ class ClaudeCodeParser:
         self._complete_compaction(thread)
         if not thread.prompt:
             return  # A session that starts with a summary continues another one. Its own prompt was never longer.
-        compaction = self.recorder.begin_compaction(message.id, at=message.at, line=message.line, thread=thread)
+        name = self.recorder.next_compaction_id(thread)
+        compaction = self.recorder.begin_compaction(name, at=message.at, line=message.line, thread=thread)
         self.recorder.set_prompt((), thread)
         self._pending = thread, compaction, is_copied
 

@@ -1,0 +1,192 @@
+"""Put exchanges together from frames: the head, the body of the request and the answer, with bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from compact.delivery import fast_json
+from compact.gateway.frames import Frame, Kind, Open
+from compact.gateway.recorder.content_coding import BodyDecoder, BodyTooLarge, UnreadableBody
+from compact.gateway.recorder.event_stream import EventStream
+from compact.gateway.recorder.protocols import PROTOCOLS, Answer, Protocol
+
+MAX_BODY_BYTES = 32 * 1024 * 1024
+MAX_HELD_BYTES = 96 * 1024 * 1024
+"""The bytes of all requests that wait for their answers. The largest one is given up above it."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request with its answer."""
+
+    id: int
+    head: Open
+    headers: Mapping[str, str]
+    protocol: Protocol
+    started_at: float
+    ended_at: float = 0.0
+    body: bytearray = field(default_factory=bytearray)
+    answer: Answer = field(default_factory=Answer)
+    status: int = 0
+    is_aborted: bool = False
+    is_begun: bool = False
+    problem: str = ""
+    """The reason why it cannot be recorded."""
+
+
+class Exchanges:
+    """Reads frames and yields exchanges: once when the answer has an id, and once when they are over."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Reading] = {}
+        self._held = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def feed(self, frame: Frame) -> Iterator[Exchange]:
+        """Yield the exchange of a frame if it is news: its answer has begun, or it has ended."""
+        if frame.kind is Kind.OPEN:
+            self._start(frame)
+            return
+        reading = self._open.get(frame.exchange)
+        if reading is None:
+            return
+        held = len(reading.exchange.body)
+        reading.feed(frame)
+        self._held += len(reading.exchange.body) - held
+        self._bound()
+        exchange = reading.exchange
+        if reading.is_over:
+            exchange.ended_at = frame.time
+            self.forget(frame.exchange)
+            yield exchange
+        elif reading.has_begun and not exchange.is_begun:
+            yield exchange
+
+    def forget(self, number: int) -> Exchange | None:
+        """Drop an exchange, such as one that a gap names, and return what is known about it."""
+        reading = self._open.pop(number, None)
+        if reading is None:
+            return None
+        self._held -= len(reading.exchange.body)
+        return reading.exchange
+
+    def _start(self, frame: Frame) -> None:
+        head: Open = frame.json()
+        protocol = PROTOCOLS.get(head["protocol"])
+        if protocol is None:
+            return  # Forwarded as it is, and not a prompt.
+        headers = dict(head["headers"])
+        self._open[frame.exchange] = _Reading(Exchange(frame.exchange, head, headers, protocol, frame.time))
+
+    def _bound(self) -> None:
+        while self._held > MAX_HELD_BYTES:
+            largest = max(self._open.values(), key=lambda reading: len(reading.exchange.body))
+            self._held -= len(largest.exchange.body)
+            largest.give_up("body_too_large")
+
+
+class _Reading:
+    """One exchange while its frames arrive."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self._request: BodyDecoder | None = None
+        self._response: BodyDecoder | None = None
+        self._events: EventStream | None = None
+        self._document = bytearray()
+        self._reader = exchange.protocol.reader()
+        exchange.answer = self._reader.answer
+        self._has_request = self._has_answer = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.exchange.is_aborted or (self._has_request and self._has_answer)
+
+    @property
+    def has_begun(self) -> bool:
+        """True once the request is complete and the answer has a name."""
+        return self._has_request and bool(self.exchange.answer.id) and not self.exchange.problem
+
+    def feed(self, frame: Frame) -> None:
+        exchange = self.exchange
+        match frame.kind:
+            case Kind.REQUEST_BODY:
+                self._add_request(frame.payload)
+            case Kind.REQUEST_END:
+                self._has_request = True
+            case Kind.ANSWER:
+                self._start_answer(frame.json())
+            case Kind.ANSWER_BODY:
+                self._add_answer(frame.payload)
+            case Kind.ANSWER_END:
+                self._finish_answer()
+                self._has_answer = True
+            case Kind.ABORTED:
+                self._finish_answer()
+                exchange.is_aborted = True
+
+    def give_up(self, problem: str) -> None:
+        """Keep only the head of the exchange."""
+        self.exchange.problem = self.exchange.problem or problem
+        self.exchange.body = bytearray()
+
+    def _add_request(self, data: bytes) -> None:
+        exchange = self.exchange
+        if exchange.problem:
+            return
+        try:
+            if self._request is None:
+                encoding = exchange.headers.get("content-encoding", "")
+                self._request = BodyDecoder(encoding, max_bytes=MAX_BODY_BYTES)
+            exchange.body += self._request.feed(data)
+        except BodyTooLarge:
+            self.give_up("body_too_large")
+        except UnreadableBody:
+            self.give_up("unreadable")
+
+    def _start_answer(self, head: Mapping[str, Any]) -> None:
+        headers = dict(head["headers"])
+        self.exchange.status = head["status"]
+        self._events = EventStream() if "event-stream" in headers.get("content-type", "") else None
+        try:
+            self._response = BodyDecoder(headers.get("content-encoding", ""), max_bytes=MAX_BODY_BYTES)
+        except UnreadableBody:
+            self._response = None
+
+    def _add_answer(self, data: bytes) -> None:
+        if self._response is None:
+            return
+        try:
+            data = self._response.feed(data)
+        except UnreadableBody:
+            self._response = None
+            return
+        if self._events is None:
+            self._document += data
+            return
+        for event in self._events.feed(data):
+            self._read(event)
+
+    def _finish_answer(self) -> None:
+        if self._events is not None:
+            for event in self._events.finish():
+                self._read(event)
+            self._events = None
+        elif self._document:
+            self._read(bytes(self._document), is_document=True)
+            self._document = bytearray()
+
+    def _read(self, raw: bytes, *, is_document: bool = False) -> None:
+        if raw == b"[DONE]":
+            return
+        try:
+            value = fast_json.parse(raw)
+        except (ValueError, RecursionError):
+            return
+        for item in value if isinstance(value, list) else [value]:  # Gemini streams a list without `alt=sse`.
+            if isinstance(item, Mapping):
+                (self._reader.document if is_document else self._reader.feed)(item)

@@ -1,0 +1,114 @@
+"""Compare a prompt with the one before: an append, an edit, a branch, a cleared result or a compaction. Pure.
+
+Blocks are compared, not messages, and without what moves (see `PromptReader`). Nothing is inferred: both prompts were
+seen as they were sent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from compact.events import PromptChange
+from compact.gateway.recorder.prompt import Block
+from compact.ledgers.foreign_compaction import LogFate
+
+Fates = Mapping[str, tuple[LogFate, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The difference between two prompts."""
+
+    change: PromptChange
+    kept: int
+    """The number of leading blocks that both prompts have."""
+
+
+def compare(old: Sequence[Block], new: Sequence[Block], *, is_announced: bool) -> Difference:
+    """Return the difference. `is_announced` is True if a summary was requested or the agent says that it compacted."""
+    kept = common_prefix(old, new)
+    before, after = [[block for block in prompt if not block.is_aside] for prompt in (old, new)]
+    sent = [block for block in before if not block.is_answer]
+    prefix = common_prefix(before, after)
+    if not sent:
+        return Difference("start", kept)
+    if prefix >= len(sent):
+        # All that was sent is still there. An answer may be repeated in parts, for example after an abort.
+        return Difference("append", kept)
+    return Difference(_change_of_missing(before, after, prefix, is_announced=is_announced), kept)
+
+
+def _change_of_missing(
+    before: Sequence[Block], after: Sequence[Block], prefix: int, *, is_announced: bool
+) -> PromptChange:
+    """Return the change after which some blocks are missing."""
+    missing = _missing(before, after)
+    if all(block.is_reasoning or block.is_answer for block in missing):
+        return "append"
+    if is_announced:
+        return "compaction"
+    results = {block.result_of for block in after if block.result_of}
+    if all(block.result_of in results or block.is_reasoning for block in missing):
+        return "clear"
+    if len(missing) == len(before):
+        return "start"
+    if _has_later(before, missing):
+        return "compaction"
+    is_edit = prefix < len(after) and before[prefix].role == after[prefix].role == "user"
+    return "edit" if is_edit else "branch"
+
+
+def fates_of(old: Sequence[Block], new: Sequence[Block], *, summarized: Collection[bytes] | None) -> Fates:
+    """Return the fate of every block of the old prompt. `summarized` has the prints that the summary's author has read.
+
+    Without it, no summary was written.
+    """
+    left = Counter(block.print for block in new)
+    results = {block.result_of: block for block in new if block.result_of}
+    fates: dict[str, tuple[LogFate, str]] = {}
+    for block in old:
+        if left[block.print]:
+            left[block.print] -= 1
+            fates[block.name] = "kept", "sent again"
+        elif block.result_of in results:
+            is_shorter = results[block.result_of].part.tokens < block.part.tokens
+            fates[block.name] = "cleared", "the same call has a shorter result" if is_shorter else "another result"
+        elif block.is_aside:
+            fates[block.name] = "dropped", "reminder of the agent"
+        elif summarized is not None and block.print in summarized:
+            fates[block.name] = "summarized", "in the request for the summary"
+        else:
+            fates[block.name] = "dropped", "not in the next prompt"
+    return fates
+
+
+def _missing(before: Sequence[Block], after: Sequence[Block]) -> list[Block]:
+    """Return the blocks that the new prompt does not have, wherever they were."""
+    left = Counter(block.print for block in after)
+    missing = []
+    for block in before:
+        if left[block.print]:
+            left[block.print] -= 1
+        else:
+            missing.append(block)
+    return missing
+
+
+def _has_later(before: Sequence[Block], missing: Sequence[Block]) -> bool:
+    """Return True if a block that stays comes after one that is missing."""
+    names = {block.name for block in missing}
+    has_gap = False
+    for block in before:
+        if block.name in names:
+            has_gap = True
+        elif has_gap and not block.is_answer:
+            return True
+    return False
+
+
+def common_prefix(one: Sequence[Block], other: Sequence[Block]) -> int:
+    """Return the number of leading blocks that both prompts have."""
+    length = min(len(one), len(other))
+    return next((index for index in range(length) if one[index].print != other[index].print), length)

@@ -1,0 +1,172 @@
+"""The protocol of a provider's API: where the messages are, their blocks, and how an answer is put together."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+from typing import Protocol as TypingProtocol
+
+import msgspec
+
+from compact.delivery import fast_json
+from compact.ledgers.foreign_compaction import Format
+from compact.messages import canonical_json
+
+Item = dict[str, Any]
+"""A message in the format of the recording, with one content block where the format has blocks."""
+_decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+@dataclass(slots=True)
+class Usage:
+    """The tokens of a call as the provider counted them. The input includes cached tokens."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the counts under the names of events."""
+        return {
+            "input_tokens": self.input_tokens,
+            "cached_tokens": self.cached_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
+            "output_tokens": self.output_tokens,
+        }
+
+
+@dataclass(slots=True)
+class Answer:
+    """The answer of a provider, as far as it has arrived."""
+
+    id: str = ""
+    model: str = ""
+    items: list[Item] = field(default_factory=list)
+    usage: Usage | None = None
+    stop_reason: str = ""
+    error: str = ""
+
+
+class AnswerReader(TypingProtocol):
+    """Puts an answer together from the events of a stream, or from one JSON document."""
+
+    answer: Answer
+
+    def feed(self, event: Mapping[str, Any]) -> None:
+        """Read one event of a stream."""
+
+    def document(self, value: Mapping[str, Any]) -> None:
+        """Read an answer that is not streamed."""
+
+
+class Protocol(TypingProtocol):
+    """One API."""
+
+    name: str
+    format: Format
+    provider: str
+    """The provider whose rules count media."""
+
+    def messages_key(self, fields: Mapping[str, Any]) -> str:
+        """Return the name of the list with the messages."""
+
+    def items(self, element: Any) -> list[Item]:
+        """Return the blocks of one message of a request."""
+
+    def system(self, body: RequestBody) -> list[Any]:
+        """Return the blocks of the system prompt that is beside the messages."""
+
+    def identity(self, item: Item) -> Any:
+        """Return what makes two blocks the same, without marks and ids that move from request to request."""
+
+    def model(self, body: RequestBody, path: str) -> str:
+        """Return the model of a request."""
+
+    def reader(self) -> AnswerReader:
+        """Return a reader for one answer."""
+
+
+class RequestBody:
+    """A request body whose fields and messages are decoded only when they are asked for."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._fields = _decode_fields(raw)
+        self._decoded: dict[str, Any] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._fields
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the fields."""
+        return tuple(self._fields)
+
+    def get(self, name: str) -> Any:
+        """Return a field, or None."""
+        if name not in self._decoded:
+            raw = self._fields.get(name)
+            self._decoded[name] = None if raw is None else fast_json.parse(bytes(raw))
+        return self._decoded[name]
+
+    def raw(self, name: str) -> bytes:
+        """Return the JSON of a field, or no bytes."""
+        raw = self._fields.get(name)
+        return b"" if raw is None else bytes(raw)
+
+    def elements(self, name: str) -> Sequence[msgspec.Raw]:
+        """Return the JSON of each element of a list. A single value is a list of one."""
+        raw = self._fields.get(name)
+        if raw is None:
+            return ()
+        try:
+            return _decode_list(raw)
+        except msgspec.ValidationError:
+            return (raw,)
+
+    def replace_list(self, name: str, elements: Sequence[msgspec.Raw]) -> None:
+        """Set a list that another message of a connection has sent."""
+        self._fields[name] = msgspec.Raw(b"[" + b",".join(bytes(element) for element in elements) + b"]")
+        self._decoded.pop(name, None)
+
+
+def fingerprint(value: Any) -> bytes:
+    """Return a short digest of a JSON value, whatever the order of its keys."""
+    return hashlib.blake2b(canonical_json(value), digest_size=16).digest()
+
+
+def without(value: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    """Return an object without some keys and without nulls."""
+    return {key: item for key, item in value.items() if key not in names and item is not None}
+
+
+def count(value: Any) -> int:
+    """Return a number of tokens, or 0 for anything else."""
+    return value if type(value) is int and value > 0 else 0
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return a value if it is an object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def parse_arguments(text: str) -> Any:
+    """Return the arguments of a call, or their text if it is not JSON, as after an abort."""
+    try:
+        return fast_json.parse(text.encode()) if text else {}
+    except (ValueError, RecursionError):
+        return text
+
+
+def objects(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of a list."""
+    for item in value if isinstance(value, list) else ():
+        if isinstance(item, Mapping):
+            yield item
+
+
+MakeReader = Callable[[], AnswerReader]

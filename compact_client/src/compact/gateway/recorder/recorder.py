@@ -1,0 +1,157 @@
+"""Turn frames into events. It has no input or output of its own, so that a test or another source can feed it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from compact.delivery.stderr import log_problem
+from compact.events import Event, GapEvent
+from compact.gateway.frames import Frame, Kind
+from compact.gateway.recorder.conversation import Call, time_text
+from compact.gateway.recorder.exchanges import Exchange, Exchanges
+from compact.gateway.recorder.protocols import RequestBody
+from compact.gateway.recorder.sessions import Session, Sessions
+from compact.recording import ArchiveTranscript
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+class Recorder:
+    """Records what a relay has forwarded."""
+
+    def __init__(
+        self,
+        emit: Emit,
+        *,
+        archive: ArchiveTranscript | None = None,
+        report_session: Callable[[str, str], None] = lambda client, session_id: None,
+    ) -> None:
+        self.figures = {"exchanges": 0, "events": 0, "gaps": 0, "gap_bytes": 0, "unreadable": 0}
+        self._emit = emit
+        self._archive = archive
+        self._report_session = report_session
+        self._exchanges = Exchanges()
+        self._sessions = Sessions()
+        self._calls: dict[int, tuple[Session, Call]] = {}
+        self._clients: dict[str, str] = {}
+
+    def feed(self, frame: Frame) -> None:
+        """Read one frame. A request that cannot be read is counted, and never stops the recording of others."""
+        if frame.kind is Kind.GAP:
+            self._add_gap(frame)
+            return
+        for exchange in self._exchanges.feed(frame):
+            try:
+                self._read(exchange)
+            except Exception as error:
+                self.figures["unreadable"] += 1
+                self._calls.pop(exchange.id, None)
+                # Only the type: the message of an error may quote the prompt.
+                log_problem("Ariadne", f"A request was not recorded: {type(error).__name__}.")
+
+    def _read(self, exchange: Exchange) -> None:
+        is_over = exchange.ended_at > 0
+        if not exchange.is_begun:
+            exchange.is_begun = True
+            self._begin(exchange)
+        if is_over:
+            self._finish(exchange)
+
+    def _begin(self, exchange: Exchange) -> None:
+        if exchange.problem:
+            self._add_unreadable(exchange)
+            return
+        if not exchange.body:
+            return
+        try:
+            body = RequestBody(bytes(exchange.body))
+        except msgspec.DecodeError:
+            exchange.problem = "unreadable"
+            self._add_unreadable(exchange)
+            return
+        exchange.body = bytearray()
+        found = self._sessions.find(exchange, body)
+        if found is None:
+            return
+        session, request = found
+        conversation = session.conversation(request.agent_id, exchange.protocol)
+        if request.agent_id:
+            session.recorder.agent(request.agent_id, name=request.agent_type or None, at=time_text(exchange.started_at))
+        call = conversation.begin(exchange, body, request)
+        self._calls[exchange.id] = session, call
+        self._announce(exchange, session)
+        self._send(session)
+
+    def _finish(self, exchange: Exchange) -> None:
+        self.figures["exchanges"] += 1
+        session, call = self._calls.pop(exchange.id, (None, None))
+        if session is None or call is None:
+            return
+        conversation = session.conversation(call.request.agent_id, exchange.protocol)
+        recorded = conversation.finish(exchange, call)
+        self._send(session)
+        if recorded is not None:
+            self._put(session, session.events.request_event(recorded.span, recorded.event))
+
+    def _send(self, session: Session) -> None:
+        """Emit what is new in a session."""
+        spans = session.recorder.drain()
+        if not spans:
+            return
+        for event in session.events.session_events():
+            self._put(session, event)
+        for span in spans:
+            for event in session.events.span_events(span, archive=self._archive):
+                self._put(session, event)
+
+    def _put(self, session: Session, event: dict[str, Any]) -> None:
+        self.figures["events"] += 1
+        self._emit(session.redactor.clean_labels(event))
+
+    def _announce(self, exchange: Exchange, session: Session) -> None:
+        client = exchange.head["client"]
+        if client and self._clients.get(client) != session.id:
+            self._clients[client] = session.id
+            self._report_session(client, session.id)
+
+    # Gaps.
+
+    def _add_gap(self, frame: Frame) -> None:
+        gap = frame.json()
+        numbers, size = list(gap["exchanges"]), int(gap["bytes_dropped"])
+        self.figures["gaps"] += len(numbers)
+        self.figures["gap_bytes"] += size
+        sessions: dict[str, tuple[Session, int]] = {}
+        for session in self._sessions_of(numbers):
+            sessions[session.id] = session, sessions.get(session.id, (session, 0))[1] + 1
+        for session, count in sessions.values():
+            for conversation in session.conversations.values():
+                conversation.has_gap = True
+            event = GapEvent(source="gateway", request_count=count, bytes_dropped=size, reason="recorder_busy")
+            self._put_event(session, event, frame.time)
+
+    def _sessions_of(self, numbers: list[int]) -> Iterator[Session]:
+        for number in numbers:
+            session, _ = self._calls.pop(number, (None, None))
+            exchange = self._exchanges.forget(number)
+            if session is None and exchange is not None:
+                session = self._sessions.known(exchange.headers, exchange.head["path"])
+            if session is not None:
+                yield session
+
+    def _add_unreadable(self, exchange: Exchange) -> None:
+        self.figures["unreadable"] += 1
+        session = self._sessions.known(exchange.headers, exchange.head["path"])
+        if session is None:
+            return
+        for conversation in session.conversations.values():
+            conversation.has_gap = True
+        reason = "body_too_large" if exchange.problem == "body_too_large" else "unreadable"
+        event = GapEvent(source="gateway", request_count=1, bytes_dropped=0, reason=reason)  # type: ignore[arg-type]
+        self._put_event(session, event, exchange.started_at)
+
+    def _put_event(self, session: Session, event: Event, seconds: float) -> None:
+        self._put(session, session.events.single_event(event, at=time_text(seconds)))

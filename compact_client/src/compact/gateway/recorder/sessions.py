@@ -1,0 +1,184 @@
+"""Find the session of a request. It is never guessed.
+
+An agent names its session in a header or a field. Without a name, a request belongs to the conversation that it
+continues, which must have the same credential: it repeats everything that was sent, or the last answer. Anything else
+is a new session. A name that another credential uses already is another session, unless the request repeats the
+conversation, as after a token was renewed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from compact.agents.agent import Agent, RequestFields, WireRequest
+from compact.agents.registry import AGENTS
+from compact.delivery import fast_json
+from compact.gateway.recorder.conversation import Conversation
+from compact.gateway.recorder.exchanges import Exchange
+from compact.gateway.recorder.prompt import Block
+from compact.gateway.recorder.protocols import Protocol, RequestBody
+from compact.gateway.recorder.protocols.base import fingerprint
+from compact.ledgers.inferred_ledger import seal_messages
+from compact.recording import SessionEvents, SessionRecorder
+from compact.redaction.log_content import LogRedactor
+
+MAX_SESSIONS = 500
+_WITH_WIRE = tuple(agent for agent in AGENTS if agent.wire is not None)
+_MIN_ANSWER_TOKENS = 12
+"""A shorter answer, such as "Done.", does not say which conversation it is from."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One session that the gateway has seen."""
+
+    id: str
+    agent: Agent | None
+    recorder: SessionRecorder
+    events: SessionEvents
+    redactor: LogRedactor
+    credentials: set[str] = field(default_factory=set)
+    conversations: dict[str, Conversation] = field(default_factory=dict)
+    prompts: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """The calls that may start a sub-agent, and its type, by their prompt."""
+
+    def conversation(self, agent_id: str, protocol: Protocol) -> Conversation:
+        """Return the conversation of an agent. It is created on first use."""
+        conversation = self.conversations.get(agent_id)
+        if conversation is None:
+            conversation = self.conversations[agent_id] = Conversation(
+                self.recorder,
+                self.recorder.thread(agent_id),
+                protocol,
+                self.agent.wire if self.agent else None,
+                self.redactor.redact,
+                title=self.agent.title if self.agent else "The agent",
+                prompts=self.prompts,
+            )
+        return conversation
+
+
+class Sessions:
+    """The sessions of all users of the gateway. The one that was used longest ago is forgotten first."""
+
+    def __init__(self, *, max_sessions: int = MAX_SESSIONS) -> None:
+        self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
+        self._max = max_sessions
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._sessions.values())
+
+    def find(self, exchange: Exchange, body: RequestBody) -> tuple[Session, WireRequest] | None:
+        """Return the session of a request, and what its agent says about it."""
+        agent, request = read_request(exchange.headers, exchange.head["path"], body)
+        credential = exchange.head["credential"]
+        if request is not None:
+            return self._named(agent, request, exchange, body, credential), request
+        session = self._continued(exchange.protocol, body, credential)
+        if session is None:
+            name = exchange.answer.id or f"{exchange.started_at:.6f}"
+            session_id = f"{exchange.protocol.name}-{_digest(credential, name)}"
+            session = self._open(("", session_id), session_id, None, exchange.protocol, credential)
+        return session, WireRequest(session_id=session.id)
+
+    def known(self, headers: Mapping[str, str], path: str) -> Session | None:
+        """Return the session that the head of a request names, if it has been seen."""
+        agent, request = read_request(headers, path, _NoFields())
+        return None if request is None else self._sessions.get((agent.name if agent else "", request.session_id))
+
+    def _named(
+        self, agent: Agent | None, request: WireRequest, exchange: Exchange, body: RequestBody, credential: str
+    ) -> Session:
+        name = agent.name if agent else ""
+        session = self._sessions.get((name, request.session_id))
+        session_id = request.session_id
+        if session is not None and credential not in session.credentials:
+            if self._repeats(session, request, exchange.protocol, body):
+                session.credentials.add(credential)
+            else:
+                session_id = f"{session_id}-{_digest(credential, session_id)[:8]}"
+                session = self._sessions.get((name, session_id))
+        if session is None:
+            session = self._open((name, session_id), session_id, agent, exchange.protocol, credential)
+        self._sessions.move_to_end((name, session_id))
+        return session
+
+    def _open(
+        self, key: tuple[str, str], session_id: str, agent: Agent | None, protocol: Protocol, credential: str
+    ) -> Session:
+        recorder = SessionRecorder(agent.name if agent else protocol.name, protocol.format)
+        recorder.session_id = session_id
+        events = SessionEvents(recorder, session_id=session_id, mask=seal_messages)
+        session = Session(session_id, agent, recorder, events, LogRedactor(), {credential})
+        self._sessions[key] = session
+        while len(self._sessions) > self._max:
+            self._sessions.popitem(last=False)
+        return session
+
+    def _repeats(self, session: Session, request: WireRequest, protocol: Protocol, body: RequestBody) -> bool:
+        conversation = session.conversations.get(request.agent_id)
+        return conversation is not None and _continues(conversation.blocks, prints_of(protocol, body))
+
+    def _continued(self, protocol: Protocol, body: RequestBody, credential: str) -> Session | None:
+        """Return the session without a name that a request continues: of several, the one with most in common."""
+        prints = prints_of(protocol, body)
+        best: tuple[int, Session] | None = None
+        for session in reversed(self._sessions.values()):
+            if session.agent is not None or credential not in session.credentials:
+                continue
+            for conversation in session.conversations.values():
+                blocks = conversation.blocks
+                if conversation.protocol is protocol and _continues(blocks, prints):
+                    shared = len(set(prints) & {block.print for block in blocks})
+                    if best is None or shared > best[0]:
+                        best = shared, session
+        return None if best is None else best[1]
+
+
+def read_request(
+    headers: Mapping[str, str], path: str, fields: RequestFields
+) -> tuple[Agent | None, WireRequest | None]:
+    """Return the agent that sent a request, and what it says about it."""
+    for agent in _WITH_WIRE:
+        request = agent.wire.read_request(headers, path, fields) if agent.wire else None
+        if request is not None:
+            return agent, request
+    name = fields.get("prompt_cache_key")
+    return None, WireRequest(session_id=name) if isinstance(name, str) and name else None
+
+
+def prints_of(protocol: Protocol, body: RequestBody) -> list[bytes]:
+    """Return the prints of all blocks of a request."""
+    elements = body.elements(protocol.messages_key({}))
+    items = (item for raw in elements for item in protocol.items(fast_json.parse(bytes(raw))))
+    return [fingerprint(protocol.identity(item)) for item in items]
+
+
+def _continues(blocks: Sequence[Block], prints: Sequence[bytes]) -> bool:
+    """Return True if a prompt repeats an earlier one with its answer, or at least an answer that is long enough."""
+    if not blocks:
+        return False
+    answer = [block for block in blocks if block.is_answer]
+    sent = [block.print for block in blocks if not block.is_answer]
+    if list(prints[: len(sent)]) == sent:
+        # The same request again is a retry if there was no answer, and otherwise another run with the same beginning.
+        return not answer or len(prints) > len(sent)
+    known = set(prints)
+    return any(block.print in known and _is_telling(block) for block in answer)
+
+
+def _is_telling(block: Block) -> bool:
+    return block.part.tokens >= _MIN_ANSWER_TOKENS
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+
+
+class _NoFields:
+    def get(self, name: str) -> Any:
+        return None
