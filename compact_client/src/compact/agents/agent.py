@@ -66,7 +66,7 @@ class McpSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireRequest:
-    """What an agent says about one of its requests, apart from the messages."""
+    """The head of a request as its agent describes it, apart from the messages."""
 
     session_id: str
     agent_id: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from client.gateway.recorder.wire_feed import LOGS, Recording, recorded
+from client.gateway.recorder.wire_feed import LOGS, Recording, read_exchanges
 from compact.importers.log_file import LogFile
 
 VERSIONS = ("claude_code_2.1.197", "claude_code_2.1.327")
@@ -24,7 +24,7 @@ def log_events(version: str) -> list[dict[str, Any]]:
 @EACH_VERSION
 def test_turns_tools_and_changes_are_those_of_the_session(version: str) -> None:
     """Each prompt but the first continues the one before, except for the compaction."""
-    recording = Recording().play(recorded(version))
+    recording = Recording().play(read_exchanges(version))
     turns = [request for request in recording.requests() if request["request_class"] in ("main", "subagent")]
     changes = [request["change"] for request in turns]
     assert changes.count("start") == 3  # two sessions and a sub-agent
@@ -38,7 +38,7 @@ def test_turns_tools_and_changes_are_those_of_the_session(version: str) -> None:
 @EACH_VERSION
 def test_the_compaction_is_exact_and_every_block_has_its_fate(version: str) -> None:
     """The summary request is linked to it and is no turn. Only the last answer stays."""
-    recording = Recording().play(recorded(version))
+    recording = Recording().play(read_exchanges(version))
     (result,) = recording.of_kind("compact.pruned_messages")
     properties, ledger = result["properties"], result["payload"]["ledger"]
     assert (properties["evidence"], properties.get("inferred")) == ("exact", None)
@@ -57,7 +57,7 @@ def test_the_compaction_is_exact_and_every_block_has_its_fate(version: str) -> N
 @EACH_VERSION
 def test_sizes_are_those_that_the_provider_reported(version: str) -> None:
     """The prompt before is the last turn with its answer, and the prompt after is the next turn's."""
-    recording = Recording().play(recorded(version))
+    recording = Recording().play(read_exchanges(version))
     (result,) = recording.of_kind("compact.pruned_messages")
     turns = [request for request in recording.requests() if request["request_class"] == "main"]
     after = next(index for index, request in enumerate(turns) if request["change"] == "compaction")
@@ -69,7 +69,7 @@ def test_sizes_are_those_that_the_provider_reported(version: str) -> None:
 @EACH_VERSION
 def test_parts_add_up_to_the_prompt(version: str) -> None:
     """Tools are named, results have the file that was read, and the summary is a part of its own."""
-    requests = Recording().play(recorded(version)).requests()
+    requests = Recording().play(read_exchanges(version)).requests()
     assert all(sum(part["tokens"] for part in request["parts"]) == request["tokens"] for request in requests)
     names = {(part["part"], part.get("name")) for request in requests for part in request["parts"]}
     assert {("tools", "Read"), ("tool_result", "/home/user/notes/note1.md"), ("summary", None)} <= names
@@ -77,8 +77,8 @@ def test_parts_add_up_to_the_prompt(version: str) -> None:
 
 @EACH_VERSION
 def test_the_log_of_the_session_names_the_same_spans(version: str) -> None:
-    """What `watch` imports is the same session: only the summary request and background notices are in one of them."""
-    wire = {event["span_id"]: event for event in Recording().play(recorded(version)).events if "span_id" in event}
+    """`watch` imports the same session: only the summary request and background notices are in one of them."""
+    wire = {event["span_id"]: event for event in Recording().play(read_exchanges(version)).events if "span_id" in event}
     log = {event["span_id"]: event for event in log_events(version) if "span_id" in event}
     only_wire = {event["name"] for name, event in wire.items() if name not in log}
     only_log = {event["name"] for name, event in log.items() if name not in wire}
@@ -91,7 +91,7 @@ def test_the_log_of_the_session_names_the_same_spans(version: str) -> None:
 @EACH_VERSION
 def test_interleaved_sub_agents_are_compared_with_their_own_prompts(version: str) -> None:
     """The sub-agent hangs below the call that started it, and its turns are numbered on their own."""
-    recording = Recording().play(recorded(version))
+    recording = Recording().play(read_exchanges(version))
     (agent,) = [span for span in recording.of_kind("agent") if span["name"] == "general-purpose"]
     calls = {span["span_id"]: span for span in recording.of_kind("tool")}
     assert calls[agent["parent_id"]]["name"] in ("Agent", "Task")
@@ -103,5 +103,5 @@ def test_interleaved_sub_agents_are_compared_with_their_own_prompts(version: str
 @EACH_VERSION
 def test_a_replay_emits_the_same_events(version: str) -> None:
     """Ids come from the session and from the provider, so a second recording changes nothing."""
-    first, second = (Recording().play(recorded(version)).events for _ in range(2))
+    first, second = (Recording().play(read_exchanges(version)).events for _ in range(2))
     assert first == second

@@ -21,7 +21,7 @@ LOGS = Path(__file__).parent / "logs"
 Record = dict[str, Any]
 
 
-def recorded(name: str) -> list[Record]:
+def read_exchanges(name: str) -> list[Record]:
     """Return the exchanges of a file."""
     return [json.loads(line) for line in (EXCHANGES / f"{name}.jsonl").read_text().splitlines()]
 

@@ -1,7 +1,7 @@
 """One conversation on the wire: the main agent of a session, or one of its sub-agents.
 
-Each request is compared with the one before in the same conversation. What happened is told to the `SessionRecorder` of
-the session, which a log of the same agent would be told, too.
+Each request is compared with the one before in the same conversation. The `SessionRecorder` of the session gets what
+happened, in the same way as from a log of the agent.
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ class Conversation:
     def _read_by_summary(self, summary: _Summary | None, block: Block | None) -> frozenset[bytes] | None:
         if summary is not None:
             return summary.read
-        # The request for the summary was not seen, so nobody knows what it left out.
+        # The request for the summary was not seen, so it is unknown what it left out.
         return frozenset(item.print for item in self.blocks) if block is not None else None
 
     def _summary_block(self, blocks: Sequence[Block], summary: _Summary | None) -> Block | None:

@@ -14,7 +14,7 @@ from compact.gateway.recorder.protocols import PROTOCOLS, Answer, Protocol
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_HELD_BYTES = 96 * 1024 * 1024
-"""The bytes of all requests that wait for their answers. The largest one is given up above it."""
+"""The bytes of all requests that wait for their answers. Above it, the largest one is dropped."""
 
 
 @dataclass(slots=True)

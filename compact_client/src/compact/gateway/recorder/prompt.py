@@ -111,7 +111,7 @@ class PromptReader:
         return blocks
 
     def fixed_parts(self, body: RequestBody) -> list[BlockPart]:
-        """Return the parts of the system prompt and of the tools, which stand beside the messages."""
+        """Return the parts of the system prompt and of the tools, which are not among the messages."""
         names = ("system", "systemInstruction", "system_instruction", "instructions", "tools", "functions")
         digest = hashlib.blake2b(digest_size=16)
         for name in names:

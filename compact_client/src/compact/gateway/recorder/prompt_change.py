@@ -37,14 +37,14 @@ def compare(old: Sequence[Block], new: Sequence[Block], *, is_announced: bool) -
     if prefix >= len(sent):
         # All that was sent is still there. An answer may be repeated in parts, for example after an abort.
         return Difference("append", kept)
-    return Difference(_change_of_missing(before, after, prefix, is_announced=is_announced), kept)
+    return Difference(_change_of_find_missing(before, after, prefix, is_announced=is_announced), kept)
 
 
 def _change_of_missing(
     before: Sequence[Block], after: Sequence[Block], prefix: int, *, is_announced: bool
 ) -> PromptChange:
     """Return the change after which some blocks are missing."""
-    missing = _missing(before, after)
+    missing = _find_missing(before, after)
     if all(block.is_reasoning or block.is_answer for block in missing):
         return "append"
     if is_announced:
@@ -84,7 +84,7 @@ def fates_of(old: Sequence[Block], new: Sequence[Block], *, summarized: Collecti
     return fates
 
 
-def _missing(before: Sequence[Block], after: Sequence[Block]) -> list[Block]:
+def _find_missing(before: Sequence[Block], after: Sequence[Block]) -> list[Block]:
     """Return the blocks that the new prompt does not have, wherever they were."""
     left = Counter(block.print for block in after)
     missing = []

@@ -73,10 +73,7 @@ class Recorder:
             self._add_unreadable(exchange)
             return
         exchange.body = bytearray()
-        found = self._sessions.find(exchange, body)
-        if found is None:
-            return
-        session, request = found
+        session, request = self._sessions.find(exchange, body)
         conversation = session.conversation(request.agent_id, exchange.protocol)
         if request.agent_id:
             session.recorder.agent(request.agent_id, name=request.agent_type or None, at=time_text(exchange.started_at))
@@ -138,13 +135,13 @@ class Recorder:
             session, _ = self._calls.pop(number, (None, None))
             exchange = self._exchanges.forget(number)
             if session is None and exchange is not None:
-                session = self._sessions.known(exchange.headers, exchange.head["path"])
+                session = self._sessions.find_named(exchange.headers, exchange.head["path"])
             if session is not None:
                 yield session
 
     def _add_unreadable(self, exchange: Exchange) -> None:
         self.figures["unreadable"] += 1
-        session = self._sessions.known(exchange.headers, exchange.head["path"])
+        session = self._sessions.find_named(exchange.headers, exchange.head["path"])
         if session is None:
             return
         for conversation in session.conversations.values():

@@ -72,25 +72,25 @@ class Sessions:
     def __iter__(self) -> Iterator[Session]:
         return iter(self._sessions.values())
 
-    def find(self, exchange: Exchange, body: RequestBody) -> tuple[Session, WireRequest] | None:
+    def find(self, exchange: Exchange, body: RequestBody) -> tuple[Session, WireRequest]:
         """Return the session of a request, and what its agent says about it."""
         agent, request = read_request(exchange.headers, exchange.head["path"], body)
         credential = exchange.head["credential"]
         if request is not None:
-            return self._named(agent, request, exchange, body, credential), request
-        session = self._continued(exchange.protocol, body, credential)
+            return self._find_by_name(agent, request, exchange, body, credential), request
+        session = self._find_continued(exchange.protocol, body, credential)
         if session is None:
             name = exchange.answer.id or f"{exchange.started_at:.6f}"
             session_id = f"{exchange.protocol.name}-{_digest(credential, name)}"
             session = self._open(("", session_id), session_id, None, exchange.protocol, credential)
         return session, WireRequest(session_id=session.id)
 
-    def known(self, headers: Mapping[str, str], path: str) -> Session | None:
+    def find_named(self, headers: Mapping[str, str], path: str) -> Session | None:
         """Return the session that the head of a request names, if it has been seen."""
         agent, request = read_request(headers, path, _NoFields())
         return None if request is None else self._sessions.get((agent.name if agent else "", request.session_id))
 
-    def _named(
+    def _find_by_name(
         self, agent: Agent | None, request: WireRequest, exchange: Exchange, body: RequestBody, credential: str
     ) -> Session:
         name = agent.name if agent else ""
@@ -123,7 +123,7 @@ class Sessions:
         conversation = session.conversations.get(request.agent_id)
         return conversation is not None and _continues(conversation.blocks, prints_of(protocol, body))
 
-    def _continued(self, protocol: Protocol, body: RequestBody, credential: str) -> Session | None:
+    def _find_continued(self, protocol: Protocol, body: RequestBody, credential: str) -> Session | None:
         """Return the session without a name that a request continues: of several, the one with most in common."""
         prints = prints_of(protocol, body)
         best: tuple[int, Session] | None = None

@@ -11,8 +11,8 @@ from compact.gateway.recorder.protocols.base import (
     Item,
     RequestBody,
     Usage,
+    as_object,
     count,
-    mapping,
     objects,
     parse_arguments,
     without,
@@ -34,7 +34,7 @@ class AnthropicProtocol:
         return "messages"
 
     def items(self, element: Any) -> list[Item]:
-        message = mapping(element)
+        message = as_object(element)
         role, content = str(message.get("role") or "user"), message.get("content")
         if isinstance(content, str):
             content = [{"type": "text", "text": content}]
@@ -75,19 +75,19 @@ class _Reader:
     def feed(self, event: Mapping[str, Any]) -> None:
         kind, index = event.get("type"), event.get("index")
         if kind == "message_start":
-            self._start(mapping(event.get("message")))
+            self._start(as_object(event.get("message")))
         elif kind == "content_block_start" and isinstance(index, int):
-            self._blocks[index] = dict(mapping(event.get("content_block")))
+            self._blocks[index] = dict(as_object(event.get("content_block")))
             self.answer.items = [{"role": "assistant", "content": [block]} for block in self._blocks.values()]
         elif kind == "content_block_delta" and isinstance(index, int) and index in self._blocks:
-            self._extend(index, mapping(event.get("delta")))
+            self._extend(index, as_object(event.get("delta")))
         elif kind == "content_block_stop" and index in self._arguments:
             self._blocks[index]["input"] = parse_arguments(self._arguments.pop(index))
         elif kind == "message_delta":
-            self.answer.stop_reason = str(mapping(event.get("delta")).get("stop_reason") or "")
-            self._read_usage(mapping(event.get("usage")))
+            self.answer.stop_reason = str(as_object(event.get("delta")).get("stop_reason") or "")
+            self._read_usage(as_object(event.get("usage")))
         elif kind == "error":
-            self.answer.error = str(mapping(event.get("error")).get("type") or "error")
+            self.answer.error = str(as_object(event.get("error")).get("type") or "error")
 
     def document(self, value: Mapping[str, Any]) -> None:
         if value.get("type") == "error":
@@ -99,7 +99,7 @@ class _Reader:
 
     def _start(self, message: Mapping[str, Any]) -> None:
         self.answer.id, self.answer.model = str(message.get("id") or ""), str(message.get("model") or "")
-        self._read_usage(mapping(message.get("usage")))
+        self._read_usage(as_object(message.get("usage")))
 
     def _extend(self, index: int, delta: Mapping[str, Any]) -> None:
         block = self._blocks[index]

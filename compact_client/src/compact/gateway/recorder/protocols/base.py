@@ -149,7 +149,7 @@ def count(value: Any) -> int:
     return value if type(value) is int and value > 0 else 0
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
+def as_object(value: Any) -> Mapping[str, Any]:
     """Return a value if it is an object, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 

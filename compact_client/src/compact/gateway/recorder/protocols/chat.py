@@ -11,8 +11,8 @@ from compact.gateway.recorder.protocols.base import (
     Item,
     RequestBody,
     Usage,
+    as_object,
     count,
-    mapping,
     objects,
     without,
 )
@@ -70,14 +70,14 @@ class _Reader:
         self._read_head(event)
         for choice in objects(event.get("choices")):
             if choice.get("index") in (0, None):
-                self._extend(mapping(choice.get("delta")))
+                self._extend(as_object(choice.get("delta")))
                 self.answer.stop_reason = str(choice.get("finish_reason") or self.answer.stop_reason)
 
     def document(self, value: Mapping[str, Any]) -> None:
         self._read_head(value)
         for choice in objects(value.get("choices")):
             if choice.get("index") in (0, None):
-                self.answer.items = [dict(mapping(choice.get("message")))]
+                self.answer.items = [dict(as_object(choice.get("message")))]
                 self.answer.stop_reason = str(choice.get("finish_reason") or "")
 
     def _read_head(self, value: Mapping[str, Any]) -> None:
@@ -85,10 +85,10 @@ class _Reader:
         answer.id, answer.model = str(value.get("id") or answer.id), str(value.get("model") or answer.model)
         error = value.get("error")
         if error:
-            answer.error = str(mapping(error).get("code") or mapping(error).get("type") or "error")
-        usage = mapping(value.get("usage"))
+            answer.error = str(as_object(error).get("code") or as_object(error).get("type") or "error")
+        usage = as_object(value.get("usage"))
         if usage:
-            details = mapping(usage.get("prompt_tokens_details"))
+            details = as_object(usage.get("prompt_tokens_details"))
             answer.usage = Usage(
                 count(usage.get("prompt_tokens")),
                 count(details.get("cached_tokens")),
@@ -110,7 +110,7 @@ class _Reader:
         number = index if isinstance(index, int) else len(self._calls)
         call = self._calls.setdefault(number, {"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
         call["id"] = str(delta.get("id") or call["id"])
-        function = mapping(delta.get("function"))
+        function = as_object(delta.get("function"))
         call["function"]["name"] += str(function.get("name") or "")
         call["function"]["arguments"] += str(function.get("arguments") or "")
         self._message["tool_calls"] = [self._calls[key] for key in sorted(self._calls)]

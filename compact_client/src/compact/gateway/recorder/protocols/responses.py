@@ -11,8 +11,8 @@ from compact.gateway.recorder.protocols.base import (
     Item,
     RequestBody,
     Usage,
+    as_object,
     count,
-    mapping,
     objects,
     without,
 )
@@ -69,26 +69,26 @@ class _Reader:
     def feed(self, event: Mapping[str, Any]) -> None:
         kind = str(event.get("type") or "")
         if kind in ("response.created", "response.in_progress"):
-            self._start(mapping(event.get("response")))
+            self._start(as_object(event.get("response")))
         elif kind == "response.output_item.done":
             index = event.get("output_index")
-            self._items[index if isinstance(index, int) else len(self._items)] = dict(mapping(event.get("item")))
+            self._items[index if isinstance(index, int) else len(self._items)] = dict(as_object(event.get("item")))
             self.answer.items = [self._items[number] for number in sorted(self._items)]
         elif kind in _ENDS:
-            self.document(mapping(event.get("response")))
+            self.document(as_object(event.get("response")))
         elif kind == "error":
-            self.answer.error = str(event.get("code") or mapping(event.get("error")).get("code") or "error")
+            self.answer.error = str(event.get("code") or as_object(event.get("error")).get("code") or "error")
 
     def document(self, value: Mapping[str, Any]) -> None:
         self._start(value)
         output = [dict(item) for item in objects(value.get("output"))]
         self.answer.items = output or self.answer.items
         self.answer.stop_reason = str(value.get("status") or "")
-        error = mapping(value.get("error"))
+        error = as_object(value.get("error"))
         self.answer.error = str(error.get("code") or error.get("type") or "error") if error else ""
-        usage = mapping(value.get("usage"))
+        usage = as_object(value.get("usage"))
         if usage:
-            details = mapping(usage.get("input_tokens_details"))
+            details = as_object(usage.get("input_tokens_details"))
             self.answer.usage = Usage(
                 count(usage.get("input_tokens")),
                 count(details.get("cached_tokens")),
