@@ -37,7 +37,7 @@ def compare(old: Sequence[Block], new: Sequence[Block], *, is_announced: bool) -
     if prefix >= len(sent):
         # All that was sent is still there. An answer may be repeated in parts, for example after an abort.
         return Difference("append", kept)
-    return Difference(_change_of_find_missing(before, after, prefix, is_announced=is_announced), kept)
+    return Difference(_change_of_missing(before, after, prefix, is_announced=is_announced), kept)
 
 
 def _change_of_missing(
