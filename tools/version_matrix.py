@@ -47,6 +47,7 @@ TESTS = {
     "fast": ["tests/client/estimators"],
     "patterns": ["tests/client/redaction/test_redaction.py"],
     "verify": ["tests/client/test_bundle.py"],
+    "gateway": ["tests/client/gateway/test_forwarding.py"],
     "cli": ["tests/client/cli/test_cli.py", "tests/client/agents/claude_code/test_hooks.py"],
     "mcp": ["tests/client/cli/test_uncompact.py"],
 }

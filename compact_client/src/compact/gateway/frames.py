@@ -13,7 +13,8 @@ An exchange is over after ANSWER_END and REQUEST_END, after ABORTED, or when a G
 
 The bytes of a body are its content without the framing of a chunked transfer, cut where they happened to arrive. Its
 content coding, such as gzip, is still applied (`content-encoding` in the headers). Interim answers such as 103 are
-not copied. The bytes of a websocket are raw and can be cut inside a websocket frame.
+not copied. The bytes of a websocket are raw and can be cut inside a websocket frame. Of an exchange whose protocol is
+`unknown`, only the heads and ends are copied.
 
 The recorder gets its end of a socket pair as stdin and writes frames of the kinds SESSION and FIGURES back to it.
 

@@ -1,0 +1,1 @@
+"""HTTP/1 as far as the relay reads it: heads, and the ends of bodies."""

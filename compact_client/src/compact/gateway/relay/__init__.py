@@ -1,0 +1,1 @@
+"""The relay: connections of agents and to upstreams, and the copies for the recorder."""
