@@ -417,11 +417,23 @@ LOGGING = {
         "line": {
             "()": "ariadne.runtime.log_format.LineFormatter",
             "format": "%(asctime)s %(levelname)s %(name)s %(message)s",
-        }
+        },
+        "notice": {"()": "ariadne.runtime.log_format.LineFormatter", "format": "%(levelname)s %(name)s %(message)s"},
     },
     "filters": {"requests": {"()": "ariadne.runtime.log_format.RequestLimit"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["requests"]}},
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["requests"]},
+        "notices": {
+            "()": "ingest.notices.NoticeHandler",
+            "file": DATA_DIR / "notices.log",
+            "formatter": "notice",
+        },
+    },
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     # psycopg warns about each pipeline that an error ended, and the error itself is logged where it is handled.
-    "loggers": {"psycopg": {"level": "ERROR"}, "psycopg.pool": {"level": LOG_LEVEL}},
+    "loggers": {
+        "ariadne": {"handlers": ["notices"]},
+        "psycopg": {"level": "ERROR"},
+        "psycopg.pool": {"level": LOG_LEVEL},
+    },
 }

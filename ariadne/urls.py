@@ -20,6 +20,7 @@ urlpatterns = [
     path("", include("viewer.live.urls")),
     path("", include("viewer.audit.urls")),
     path("", include("viewer.accounts.urls")),
+    path("", include("viewer.status.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("admin/", admin.site.urls),
 ]

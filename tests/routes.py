@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from viewer.accounts.access import Right
 
 SAFE = frozenset({"GET", "HEAD"})
-OPEN, LOGIN = "open", "login"
+OPEN, LOGIN, SUPERUSER = "open", "login", "superuser"
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ ROUTES = {
     "project-prices": Route("/projects/ours/prices/", Right.SESSIONS, has_object=True),
     "price-save": Route("/projects/ours/prices/save/", Right.MANAGE, POST, has_object=True),
     "price-delete": Route("/projects/ours/prices/delete/", Right.MANAGE, POST, has_object=True),
+    "server-status": Route("/status/", SUPERUSER),
     "token-list": Route("/tokens/", LOGIN, BOTH),
     "signing-key": Route("/.well-known/ariadne-signing-key", OPEN),
     "login": Route("/login/", OPEN, BOTH),

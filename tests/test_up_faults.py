@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 from live_server import ROOT, copy_prepared
 from small_disk import SmallDisk, small_disk
@@ -143,6 +144,27 @@ def test_postgres_that_cannot_start_is_tried_less_often(tmp_path: Path, prepared
     text = log.read_text()
     assert text.count("Postgres has stopped. Restarting") == text.count("Postgres does not run") == 1
     assert "configuration file" in text and "contains errors" in text
+
+
+@pytest.mark.req("A-FLT-1")
+def test_a_fault_is_on_the_status_page(tmp_path: Path, prepared_data: Path) -> None:
+    """A killed web process, and what the supervisor says about it. The file is readable by its owner only."""
+    data_dir = tmp_path / "data"
+    copy_prepared(prepared_data, data_dir)
+    with run_up(data_dir, stdout=subprocess.DEVNULL) as process:
+        assert wait_until(lambda: is_ready(data_dir))
+        (web,) = [c for c in psutil.Process(process.pid).children() if "ariadne.runtime.web_process" in c.cmdline()]
+        web.kill()
+        assert wait_until(lambda: (data_dir / "notices.log").exists() and is_ready(data_dir))
+        credentials = json.loads((data_dir / "credentials.json").read_text())
+        with httpx.Client(base_url=credentials["url"], follow_redirects=True, timeout=60) as client:
+            client.get("/login/")
+            login = credentials["logins"]["admin"]
+            form = {**login, "csrfmiddlewaretoken": client.cookies["csrftoken"], "next": "/status/"}
+            page = client.post("/login/", data=form)
+        assert page.url.path == "/status/" and "Everything works" in page.text
+        assert "supervisor A web process exited with" in page.text
+        assert (data_dir / "notices.log").stat().st_mode & 0o077 == 0
 
 
 def start_and_wait(data_dir: Path) -> tuple[int, str]:

@@ -30,6 +30,7 @@ from ariadne.runtime.postgres import Postgres, PostgresError
 from ariadne.runtime.postgres_watch import PostgresWatch
 from ariadne.runtime.supervisor import Child, WebProcessError, WebProcesses, children, spawn
 from ariadne.runtime.terminal import print_line
+from ingest.notices import FILE_NAME, Notices
 
 READY_TIMEOUT_S = 60.0
 _ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - a comparison
@@ -120,6 +121,7 @@ def _run() -> None:
             if not os.environ.get("DATABASE_URL"):
                 print_line("Starting Postgres …")
                 os.environ["DATABASE_URL"] = stack.enter_context(postgres.run())
+            report = _Report(Notices(data_dir / FILE_NAME))
             credentials = _prepare(data_dir, url, admin_only=is_public)
             web = stack.enter_context(
                 WebProcesses(
@@ -127,7 +129,7 @@ def _run() -> None:
                     _processes(),
                     liveness_timeout_s=_liveness_timeout_s(),
                     stacks_file=data_dir / "stacks.txt",
-                    log_line=print_line,
+                    log_line=report,
                 )
             )
             _wait_until_ready(url, web)
@@ -136,11 +138,22 @@ def _run() -> None:
                 _warn_of_network(credentials, address)
             if has_demo and _is_empty():
                 stack.enter_context(children()).append(_start_demo(credentials))
-            web.watch(on_tick=PostgresWatch(postgres).check)
+            web.watch(on_tick=PostgresWatch(postgres, log_line=report).check)
         except Stop:
             # The request has arrived. Nothing may interrupt the shutdown that starts here.
             signal.setitimer(signal.ITIMER_REAL, 0)
             raise
+
+
+class _Report:
+    """Prints lines about faults, and keeps them for the status page."""
+
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+
+    def __call__(self, text: str) -> None:
+        print_line(text)
+        self._notices.add(f"supervisor {text}")
 
 
 def _data_dir() -> Path:

@@ -84,6 +84,11 @@ async def run_service() -> AsyncIterator[Service]:
         await service.close()
 
 
+def find_service() -> Service | None:
+    """Return the service of this process, or None in a process that serves no requests."""
+    return _running[-1] if _running else None
+
+
 def get_service() -> Service:
     """Return the service of this process."""
     return _running[-1]

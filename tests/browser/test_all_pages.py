@@ -51,6 +51,7 @@ RECORDS = (
     "/projects/",
     "/projects/default/",
     "/projects/default/redaction/",
+    "/status/",
     "/sessions/%00/",
 )
 

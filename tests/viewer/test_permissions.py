@@ -14,7 +14,7 @@ from django.http import HttpResponse
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from people import client_for, create_project, create_session, create_transcript, create_user
-from routes import LOGIN, OPEN, ROUTES, SAFE, Route
+from routes import LOGIN, OPEN, ROUTES, SAFE, SUPERUSER, Route
 
 from ingest.cells import cells_of
 from ingest.http import keys
@@ -78,9 +78,9 @@ def call(client: Client, method: str, path: str) -> HttpResponse:
 ROLE_NAMES = ("anonymous", "", "operator", "developer", "auditor", "admin", "superuser")
 
 
-def rights_of(role: str) -> frozenset[Right]:
+def rights_of(role: str) -> frozenset[Right | str]:
     if role == "superuser":
-        return frozenset(Right)
+        return frozenset({*Right, SUPERUSER})
     return ROLES.get(f"{role}s", frozenset())
 
 

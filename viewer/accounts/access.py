@@ -138,6 +138,18 @@ def requires(right: Right, *methods: str) -> Callable[[View], View]:
 
     Anonymous users are redirected to the login page. Pages accept GET and HEAD unless `methods` are given.
     """
+    return _restrict(lambda grant: bool(grant.projects(right)), permission_denied(right), methods)
+
+
+def requires_superuser(view: View) -> View:
+    """Restrict a page, which is about no project, to people with all rights in all projects."""
+    denied = PermissionDenied("You don't have permission to view the status of the server.")
+    return _restrict(lambda grant: grant.is_superuser, denied, ())(view)
+
+
+def _restrict(
+    may: Callable[[Grant], bool], denied: PermissionDenied, methods: tuple[str, ...]
+) -> Callable[[View], View]:
     allowed = methods or ("GET", "HEAD")
 
     def decorate(view: View) -> View:
@@ -145,8 +157,8 @@ def requires(right: Right, *methods: str) -> Callable[[View], View]:
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return redirect_to_login(request.get_full_path())
-            if not request_grant(request).projects(right):
-                raise permission_denied(right)
+            if not may(request_grant(request)):
+                raise denied
             if request.method not in allowed:
                 return HttpResponseNotAllowed(allowed)
             return view(request, *args, **kwargs)
