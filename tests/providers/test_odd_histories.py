@@ -223,6 +223,18 @@ def test_an_aborted_call_gets_an_output_of_its_kind(kind: str) -> None:
     check_responses(prompt)
 
 
+@pytest.mark.parametrize("kind", CALLS)
+def test_the_output_of_an_aborted_call_is_counted_as_it_is_sent(kind: str) -> None:
+    """A computer call needs a screenshot, which costs more than its text."""
+    items = [{"role": "user", "content": "Go"}, {"type": kind, **CALLS[kind]}, {"role": "user", "content": "Go on"}]
+    tokens = []
+    for number, sent in enumerate([items, small_manager().preflight("s", items)]):
+        manager = small_manager()
+        manager.preflight(f"s{number}", sent)
+        tokens.append(manager.remember(f"s{number}").tokens)
+    assert tokens[0] == pytest.approx(tokens[1], abs=40)
+
+
 def test_a_generated_image_is_counted_as_an_image() -> None:
     """The base64 of a picture is no text, whatever its format."""
     picture = {

@@ -190,7 +190,9 @@ def _to_langchain(items: Sequence[Item]) -> list[BaseMessage]:
 
 
 def _from_langchain(messages: Sequence[BaseMessage]) -> list[Item]:
-    return list(convert_to_openai_messages(list(messages)))
+    items = convert_to_openai_messages(list(messages))
+    # `ChatOpenAI` leaves out the name of a tool message, too.
+    return [{key: value for key, value in item.items() if key != "name"} for item in items]
 
 
 def _to_pydantic(items: Sequence[Item]) -> list[ModelMessage]:

@@ -130,3 +130,14 @@ def test_an_instruction_after_the_newest_result_does_not_age_it() -> None:
     todo = Respond(calls=(ToolCall(tool="manage_todo_list"),), times=2)
     steps = (Respond(150, (ToolCall(output_words=2_500),), (3, 8)), todo, Instruct(), Respond())
     Player(Session(steps, adopts=True, has_thinking=True, keep_tool_io_pairs=0), AnthropicHistory).play()
+
+
+def test_a_truncated_user_message_stays_so_without_its_cache_mark() -> None:
+    """The mark moves to a newer message, and the text of the older one is the same: the provider's cache is used."""
+    work = Respond(calls=(ToolCall(output_words=600),), times=8)
+    steps = (work, Say(2_500), Say(30), Respond(calls=(READ,), times=2))
+    player = Player(
+        Session(steps, "bridge", window=12_000, has_cache_marks=True, keep_recent_turns=1), AnthropicHistory
+    )
+    player.play()
+    assert player.compactions

@@ -9,12 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from compact.messages import Message
+from compact.messages.codecs.base import Codec
 from compact.planning.log import AgentThread
 
 
 def apply_forms(forms: Mapping[str, Message], messages: Sequence[Message]) -> list[Message]:
     """Return the messages in these forms, and the others as they are."""
     return [forms.get(message.id or "", message) for message in messages] if forms else list(messages)
+
+
+def with_text_of(message: Message, truncated: Message, codec: Codec) -> Message:
+    """Return the message with the texts of its truncated form."""
+    outputs = dict(codec.outputs(truncated))
+    if outputs:
+        return codec.map_outputs(message, outputs.get)
+    texts: list[str] = []
+
+    def read(text: str) -> str:
+        texts.append(text)
+        return text
+
+    codec.map_text(truncated, read)
+    return codec.map_text(message, lambda text: texts[0] if texts else text)
 
 
 class PromptForms:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from compact.engine.call import FixedTokens
 from compact.engine.session.edit import KnownItem, merge_history, recognize_items, visible_part
 from compact.engine.session.list_match import KnownLists, ListMatch
-from compact.engine.session.prompt_forms import PromptForms, apply_forms
+from compact.engine.session.prompt_forms import PromptForms, apply_forms, with_text_of
 from compact.engine.session.request import (
     ListSnapshot,
     Request,
@@ -340,10 +340,15 @@ class Session:
     def _restate(self, message: Message, changed: Message) -> Message:
         """Use the host's new form of a message that says the same. Requests already sent keep the form they had."""
         message_id = message.id or ""
+        short = self.forms.get(message)
         self.forms.restate(message_id, sent_count=self.sent.count)
         self._keys.pop(message_id, None)
         self.redaction.forget(message_id)
-        return self.thread.restate(message_id, changed)
+        restated = self.thread.restate(message_id, changed)
+        if short is not message and changed.text == message.text and self.codec is not None:
+            # The host moved a cache mark. The text that enters the prompt stays the same, and so does its prefix.
+            self.truncate_message(message_id, with_text_of(restated, short, self.codec))
+        return restated
 
     def _replace_view(self, view: list[Message], history: list[Message], host_list: ListSnapshot) -> None:
         """Start a new view. Requests of the old one can still be rendered."""

@@ -83,7 +83,10 @@ class ResponsesCodec(DictCodec):
             source["acknowledged_safety_checks"] = item["pending_safety_checks"]
         if item.get("caller"):
             source["caller"] = item["caller"]
-        return Message("tool", text, tool_call_id=call.id, id=message_id, links=linked_ids(source), source=source)
+        media = media_in(source.get("output"), _PROVIDER)
+        return Message(
+            "tool", text, tool_call_id=call.id, id=message_id, links=linked_ids(source), media=media, source=source
+        )
 
     def map_outputs(self, message: Message, change: ChangeOutput) -> Message:
         source = message.source or {}
