@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -102,6 +102,10 @@ class Wire:
     """Returns True for the message with the summary after a compaction."""
     is_summary_request: Callable[[str], bool] = lambda text: False
     """Returns True for the instruction that ends a request for a summary."""
+    name_of_call: Callable[[Sequence[Mapping[str, Any]]], str] = lambda items: ""
+    """Returns the name that the log gives to a call, from the items of its answer, if it is not the answer's id."""
+    has_message_ids: bool = False
+    """True if the user's messages have the ids that the log has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,6 +63,11 @@ class PartReader:
         self._read_text = read_text or (lambda text: None)
         self._targets: dict[str, CallTarget] = {}
 
+    def read_all(self, block: Any, role: str) -> list[BlockPart]:
+        """Return the parts of a block of a message. Only a list of tools has more than one."""
+        tools = block.get("tools") if isinstance(block, Mapping) and "content" not in block else None
+        return (parts_of_tools(tools) if isinstance(tools, list) else []) or [self.read(block, role)]
+
     def read(self, block: Any, role: str) -> BlockPart:
         """Return the part of a block of a message. `role` is that of the message."""
         if isinstance(block, str):

@@ -2,6 +2,7 @@
 
 from compact.agents.agent import Agent
 from compact.agents.codex import log
+from compact.agents.codex.wire import WIRE
 
 AGENT = Agent(
     name=log.NAME,
@@ -14,4 +15,5 @@ AGENT = Agent(
     parser=log.CodexParser,
     content=log.CONTENT,
     session_of=log.session_of,
+    wire=WIRE,
 )

@@ -238,8 +238,7 @@ class CodexParser:
     # Compactions.
 
     def _add_compaction(self, payload: Mapping[str, Any], record: LogRecord, at: str | None) -> None:
-        name = as_text(payload.get("window_id")) or record.digest
-        compaction = self.recorder.begin_compaction(name, at=at, line=record.line)
+        compaction = self.recorder.begin_compaction(self.recorder.next_compaction_id(), at=at, line=record.line)
         compaction.trigger = as_text(payload.get("trigger")) or "auto"
         compaction.tokens_before = as_count(payload.get("tokens_before")) or self._context_tokens
         compaction.summary = as_text(payload.get("message"))

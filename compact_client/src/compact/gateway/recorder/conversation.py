@@ -155,9 +155,13 @@ class Conversation:
             self._summary = None
         self._read_new_blocks(call)
         self._recorder.set_prompt((block.message for block in call.blocks), self.thread)
-        name = exchange.answer.id or f"unnamed {exchange.started_at:.6f}"
+        name = self._name_of_call(exchange)
         call.span = self._recorder.generation(name, at=call.at, model=call.model or None, thread=self.thread)
         self.blocks = call.blocks
+
+    def _name_of_call(self, exchange: Exchange) -> str:
+        name = self._wire.name_of_call(exchange.answer.items) if self._wire else ""
+        return name or exchange.answer.id or f"unnamed {exchange.started_at:.6f}"
 
     def _read_new_blocks(self, call: Call) -> None:
         known = {block.name for block in self.blocks}
@@ -180,7 +184,11 @@ class Conversation:
         if call.request.agent_id and call.change == "start" and text in self._prompts:
             call_id, name = self._prompts.pop(text)
             self._recorder.agent(call.request.agent_id, name=name or None, parent=f"tool:{call_id}")
-        self._recorder.user_after_call(block.message, text, self.thread)
+        item_id = block.message.item.get("id")
+        if self._wire is not None and self._wire.has_message_ids and isinstance(item_id, str):
+            self._recorder.user(replace(block.message, id=item_id), text, self.thread)
+        else:
+            self._recorder.user_after_call(block.message, text, self.thread)
 
     def _read_results(self, block: Block, at: str) -> None:
         reader = self._prompt_reader("")
@@ -236,7 +244,7 @@ class Conversation:
 
     def _aside_span(self, exchange: Exchange, call: Call) -> RecordedSpan:
         """Return the span of a call that is no turn: a summary, a title, a count, a probe, or one that failed."""
-        name = exchange.answer.id or f"unnamed {exchange.started_at:.6f}"
+        name = self._name_of_call(exchange)
         kind = call.request.request_class
         data: dict[str, Any] = {"request_class": kind, "is_aside": True}
         if status := _unusual_status(exchange):
@@ -298,7 +306,7 @@ class Conversation:
         block = self._summary_block(call.blocks, summary) if change == "compaction" else None
         if block is not None:
             block.message.is_program = True
-            block.part = block.part._replace(part="summary", name="")
+            block.parts = [BlockPart("summary", "", block.tokens)]
             compaction.summary, compaction.summary_id = self._text(block), block.name
             kind = kind_of(block.message.item)
             compaction.is_opaque = kind is not None and kind.is_sealed
@@ -341,7 +349,7 @@ class Conversation:
     def _event(self, exchange: Exchange, call: Call, span: RecordedSpan) -> RequestEvent:
         usage = exchange.answer.usage
         total = usage.input_tokens if usage and usage.input_tokens else None
-        parts = add_up([*call.fixed, *(block.part for block in call.blocks)], total)
+        parts = add_up([*call.fixed, *(part for block in call.blocks for part in block.parts)], total)
         if total is not None:
             span.breakdown = breakdown_of(parts)
         event = RequestEvent(

@@ -10,8 +10,12 @@ from compact.delivery import fast_json
 from compact.gateway.frames import Frame, Kind, Open
 from compact.gateway.recorder.content_coding import BodyDecoder, BodyTooLarge, UnreadableBody
 from compact.gateway.recorder.event_stream import EventStream
-from compact.gateway.recorder.protocols import PROTOCOLS, Answer, Protocol
+from compact.gateway.recorder.protocols import PROTOCOLS, Answer, Protocol, RequestBody
+from compact.gateway.recorder.websocket import WebsocketReader
 
+_SWITCHING, _OK = 101, 200
+_LAST_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.done", "error"})
+_HEAD_BYTES = 200
 MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_HELD_BYTES = 96 * 1024 * 1024
 """The bytes of all requests that wait for their answers. Above it, the largest one is dropped."""
@@ -21,13 +25,15 @@ MAX_HELD_BYTES = 96 * 1024 * 1024
 class Exchange:
     """One request with its answer."""
 
-    id: int
+    id: str
     head: Open
     headers: Mapping[str, str]
     protocol: Protocol
     started_at: float
     ended_at: float = 0.0
     body: bytearray = field(default_factory=bytearray)
+    input: RequestBody | None = None
+    """The body, once it is parsed."""
     answer: Answer = field(default_factory=Answer)
     status: int = 0
     is_aborted: bool = False
@@ -36,11 +42,83 @@ class Exchange:
     """The reason why it cannot be recorded."""
 
 
+def is_named(exchange: Exchange) -> bool:
+    """Return True once an answer has an id and, in the Responses API, its first item, by which a log may call it."""
+    answer = exchange.answer
+    return bool(answer.id) and (exchange.protocol.name != "responses" or bool(answer.items))
+
+
+class Socket:
+    """A websocket of the Responses API. Each `response.create` is an exchange, one after the other."""
+
+    def __init__(self, handshake: Exchange, extensions: str) -> None:
+        self.current = handshake
+        self.is_unreadable = False
+        self._handshake = handshake
+        self._client = WebsocketReader(extensions, is_client=True, max_bytes=MAX_BODY_BYTES)
+        self._server = WebsocketReader(extensions, is_client=False, max_bytes=MAX_BODY_BYTES)
+        self._reader = handshake.protocol.reader()
+        self._is_open = False
+        self._number = 0
+
+    def feed(self, frame: Frame) -> Iterator[Exchange]:
+        """Yield an exchange when its answer has a name, and when it is over."""
+        try:
+            if frame.kind is Kind.CLIENT_FRAME:
+                for message in self._client.feed(frame.payload):
+                    yield from self._read_request(message, frame.time)
+            elif frame.kind is Kind.SERVER_FRAME:
+                for message in self._server.feed(frame.payload):
+                    yield from self._read_answer(message, frame.time)
+            elif frame.kind is Kind.ABORTED:
+                yield from self._close(frame.time)
+        except UnreadableBody:
+            self.is_unreadable = True
+            self.current.problem = "unreadable"
+            yield from self._close(frame.time)
+
+    def _read_request(self, message: bytes, at: float) -> Iterator[Exchange]:
+        if b"response.create" not in message[:_HEAD_BYTES] and b"response.create" not in message[-_HEAD_BYTES:]:
+            return
+        yield from self._close(at)
+        self._number += 1
+        head = self._handshake
+        self.current = Exchange(f"{head.id}.{self._number}", head.head, head.headers, head.protocol, at)
+        self.current.body, self.current.status = bytearray(message), _OK
+        self._reader = head.protocol.reader()
+        self.current.answer = self._reader.answer
+        self._is_open = True
+
+    def _read_answer(self, message: bytes, at: float) -> Iterator[Exchange]:
+        exchange = self.current
+        if not self._is_open:
+            return
+        try:
+            event = fast_json.parse(message)
+        except (ValueError, RecursionError):
+            return
+        self._reader.feed(event)
+        if event.get("type") in _LAST_EVENTS:
+            self._is_open = False
+            exchange.ended_at = at
+            yield exchange
+        elif is_named(exchange) and not exchange.is_begun:
+            yield exchange
+
+    def _close(self, at: float) -> Iterator[Exchange]:
+        """Yield an exchange whose answer will not be complete."""
+        if self._is_open:
+            self._is_open = False
+            self.current.is_aborted, self.current.ended_at = True, at
+            yield self.current
+
+
 class Exchanges:
     """Reads frames and yields exchanges: once when the answer has an id, and once when they are over."""
 
     def __init__(self) -> None:
         self._open: dict[int, _Reading] = {}
+        self._sockets: dict[int, Socket] = {}
         self._held = 0
 
     def __len__(self) -> int:
@@ -53,12 +131,17 @@ class Exchanges:
             return
         reading = self._open.get(frame.exchange)
         if reading is None:
+            yield from self._feed_socket(frame)
             return
         held = len(reading.exchange.body)
         reading.feed(frame)
         self._held += len(reading.exchange.body) - held
         self._bound()
         exchange = reading.exchange
+        if exchange.status == _SWITCHING:
+            self.forget(frame.exchange)
+            self._sockets[frame.exchange] = Socket(exchange, reading.extensions)
+            return
         if reading.is_over:
             exchange.ended_at = frame.time
             self.forget(frame.exchange)
@@ -66,8 +149,19 @@ class Exchanges:
         elif reading.has_begun and not exchange.is_begun:
             yield exchange
 
+    def _feed_socket(self, frame: Frame) -> Iterator[Exchange]:
+        socket = self._sockets.get(frame.exchange)
+        if socket is None:
+            return
+        yield from socket.feed(frame)
+        if frame.kind is Kind.ABORTED or socket.is_unreadable:
+            del self._sockets[frame.exchange]
+
     def forget(self, number: int) -> Exchange | None:
         """Drop an exchange, such as one that a gap names, and return what is known about it."""
+        socket = self._sockets.pop(number, None)
+        if socket is not None:
+            return socket.current
         reading = self._open.pop(number, None)
         if reading is None:
             return None
@@ -80,7 +174,7 @@ class Exchanges:
         if protocol is None:
             return  # Forwarded as it is, and not a prompt.
         headers = dict(head["headers"])
-        self._open[frame.exchange] = _Reading(Exchange(frame.exchange, head, headers, protocol, frame.time))
+        self._open[frame.exchange] = _Reading(Exchange(str(frame.exchange), head, headers, protocol, frame.time))
 
     def _bound(self) -> None:
         while self._held > MAX_HELD_BYTES:
@@ -101,6 +195,8 @@ class _Reading:
         self._reader = exchange.protocol.reader()
         exchange.answer = self._reader.answer
         self._has_request = self._has_answer = False
+        self.extensions = ""
+        """The extensions of a websocket."""
 
     @property
     def is_over(self) -> bool:
@@ -109,7 +205,7 @@ class _Reading:
     @property
     def has_begun(self) -> bool:
         """True once the request is complete and the answer has a name."""
-        return self._has_request and bool(self.exchange.answer.id) and not self.exchange.problem
+        return self._has_request and is_named(self.exchange) and not self.exchange.problem
 
     def feed(self, frame: Frame) -> None:
         exchange = self.exchange
@@ -151,6 +247,7 @@ class _Reading:
     def _start_answer(self, head: Mapping[str, Any]) -> None:
         headers = dict(head["headers"])
         self.exchange.status = head["status"]
+        self.extensions = headers.get("sec-websocket-extensions", "")
         self._events = EventStream() if "event-stream" in headers.get("content-type", "") else None
         try:
             self._response = BodyDecoder(headers.get("content-encoding", ""), max_bytes=MAX_BODY_BYTES)

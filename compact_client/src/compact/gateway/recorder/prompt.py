@@ -37,7 +37,7 @@ class Block:
     """A digest of what the block says, without what moves from request to request."""
     hash: str
     """The SHA-256 of the redacted block, by which the server knows it."""
-    part: BlockPart
+    parts: list[BlockPart]
     role: str
     is_aside: bool = False
     """True for a reminder, which the agent adds, moves and removes at will."""
@@ -46,6 +46,11 @@ class Block:
     """True for a block of the last answer, until a request repeats it."""
     result_of: str = ""
     """The call that the block has the result of."""
+
+    @property
+    def tokens(self) -> int:
+        """The estimate of its tokens."""
+        return sum(part.tokens for part in self.parts)
 
     @property
     def name(self) -> str:
@@ -136,20 +141,20 @@ class PromptReader:
         new = [slot for slot in slots if isinstance(slot, tuple)]
         if not new:
             return [slot for slot in slots if isinstance(slot, Block)]
-        parts = [self._part(item) for item, _, _ in new]
+        parts = [self._parts_of(item) for item, _, _ in new]
         clean = self._redact([without_binary(item, self.protocol.provider)[0] for item, _, _ in new])
         created = iter(
-            self._block(item, name, number, part, at)
-            for item, (_, name, number), part in zip(clean, new, parts, strict=True)
+            self._block(item, name, number, own, at)
+            for item, (_, name, number), own in zip(clean, new, parts, strict=True)
         )
         return [slot if isinstance(slot, Block) else next(created) for slot in slots]
 
-    def _part(self, item: Item) -> BlockPart:
+    def _parts_of(self, item: Item) -> list[BlockPart]:
         content = item.get("content")
         is_single = self.protocol.format == "anthropic" and isinstance(content, list) and content
-        return self._parts.read(content[0] if is_single else item, str(item.get("role") or ""))  # type: ignore[index]
+        return self._parts.read_all(content[0] if is_single else item, str(item.get("role") or ""))  # type: ignore[index]
 
-    def _block(self, item: Item, print_: bytes, number: int, part: BlockPart, at: str) -> Block:
+    def _block(self, item: Item, print_: bytes, number: int, parts: list[BlockPart], at: str) -> Block:
         name = print_.hex() if not number else f"{print_.hex()}-{number + 1}"
         message = decode_item(self._codec, item, 0)
         text = message.text
@@ -160,7 +165,7 @@ class PromptReader:
             LogMessage(name, item, at, is_program=is_program),
             print_,
             content_hash(item),
-            part,
+            parts,
             message.role,
             is_aside=is_aside,
             is_reasoning=_is_reasoning(message),

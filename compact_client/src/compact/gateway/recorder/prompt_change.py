@@ -73,7 +73,7 @@ def fates_of(old: Sequence[Block], new: Sequence[Block], *, summarized: Collecti
             left[block.print] -= 1
             fates[block.name] = "kept", "sent again"
         elif block.result_of in results:
-            is_shorter = results[block.result_of].part.tokens < block.part.tokens
+            is_shorter = results[block.result_of].tokens < block.tokens
             fates[block.name] = "cleared", "the same call has a shorter result" if is_shorter else "another result"
         elif block.is_aside:
             fates[block.name] = "dropped", "reminder of the agent"

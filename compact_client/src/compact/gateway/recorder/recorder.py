@@ -13,6 +13,7 @@ from compact.gateway.frames import Frame, Kind
 from compact.gateway.recorder.conversation import Call, time_text
 from compact.gateway.recorder.exchanges import Exchange, Exchanges
 from compact.gateway.recorder.protocols import RequestBody
+from compact.gateway.recorder.response_chains import ResponseChains
 from compact.gateway.recorder.sessions import Session, Sessions
 from compact.recording import ArchiveTranscript
 
@@ -35,7 +36,8 @@ class Recorder:
         self._report_session = report_session
         self._exchanges = Exchanges()
         self._sessions = Sessions()
-        self._calls: dict[int, tuple[Session, Call]] = {}
+        self._chains = ResponseChains()
+        self._calls: dict[str, tuple[Session, Call]] = {}
         self._clients: dict[str, str] = {}
 
     def feed(self, frame: Frame) -> None:
@@ -73,6 +75,11 @@ class Recorder:
             self._add_unreadable(exchange)
             return
         exchange.body = bytearray()
+        if not self._chains.complete(exchange, body):
+            exchange.problem = "unreadable"
+            self._add_unreadable(exchange)
+            return
+        exchange.input = body
         session, request = self._sessions.find(exchange, body)
         conversation = session.conversation(request.agent_id, exchange.protocol)
         if request.agent_id:
@@ -84,6 +91,8 @@ class Recorder:
 
     def _finish(self, exchange: Exchange) -> None:
         self.figures["exchanges"] += 1
+        if exchange.input is not None:
+            self._chains.add(exchange, exchange.input)
         session, call = self._calls.pop(exchange.id, (None, None))
         if session is None or call is None:
             return
@@ -132,8 +141,8 @@ class Recorder:
 
     def _sessions_of(self, numbers: list[int]) -> Iterator[Session]:
         for number in numbers:
-            session, _ = self._calls.pop(number, (None, None))
             exchange = self._exchanges.forget(number)
+            session, _ = self._calls.pop(exchange.id if exchange else "", (None, None))
             if session is None and exchange is not None:
                 session = self._sessions.find_named(exchange.headers, exchange.head["path"])
             if session is not None:

@@ -172,7 +172,7 @@ def _continues(blocks: Sequence[Block], prints: Sequence[bytes]) -> bool:
 
 
 def _is_telling(block: Block) -> bool:
-    return block.part.tokens >= _MIN_ANSWER_TOKENS
+    return block.tokens >= _MIN_ANSWER_TOKENS
 
 
 def _digest(*parts: str) -> str:

@@ -97,6 +97,7 @@ class RequestBody:
     def __init__(self, raw: bytes) -> None:
         self._fields = _decode_fields(raw)
         self._decoded: dict[str, Any] = {}
+        self._lists: dict[str, Sequence[msgspec.Raw]] = {}
 
     def __contains__(self, name: object) -> bool:
         return name in self._fields
@@ -120,6 +121,8 @@ class RequestBody:
 
     def elements(self, name: str) -> Sequence[msgspec.Raw]:
         """Return the JSON of each element of a list. A single value is a list of one."""
+        if name in self._lists:
+            return self._lists[name]
         raw = self._fields.get(name)
         if raw is None:
             return ()
@@ -129,9 +132,8 @@ class RequestBody:
             return (raw,)
 
     def replace_list(self, name: str, elements: Sequence[msgspec.Raw]) -> None:
-        """Set a list that another message of a connection has sent."""
-        self._fields[name] = msgspec.Raw(b"[" + b",".join(bytes(element) for element in elements) + b"]")
-        self._decoded.pop(name, None)
+        """Set the elements of a list that the request only refers to."""
+        self._lists[name] = elements
 
 
 def fingerprint(value: Any) -> bytes:
