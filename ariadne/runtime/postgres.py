@@ -80,7 +80,8 @@ class Postgres:
         try:
             self._start()
         except OSError as error:
-            raise PostgresError(f"cannot write to {self.data_dir}: {error.strerror}") from error
+            # A program that this user may not run is not in the data directory.
+            raise PostgresError(f"cannot use {error.filename or self.data_dir}: {error.strerror}") from error
 
     def _start(self) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)

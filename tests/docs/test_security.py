@@ -1,4 +1,4 @@
-"""The threat model in docs/SECURITY.md names tests that exist."""
+"""The promises of docs/SECURITY.md and the faults of docs/SCALING.md name tests that exist."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SECURITY = (ROOT / "docs" / "SECURITY.md").read_text()
-NAMED = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", SECURITY)
+SCALING = (ROOT / "docs" / "SCALING.md").read_text()
+NAMED = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", SECURITY + SCALING)
 
 
 @pytest.mark.req("P-DOC-1")
@@ -28,3 +29,11 @@ def test_every_promise_names_its_test():
     rows = [line for line in section.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
     assert len(rows) >= 20
     assert all(re.search(r"`tests/[\w/]+\.py::\w+`", row) for row in rows)
+
+
+@pytest.mark.req("P-DOC-1")
+def test_every_fault_names_its_test():
+    table = SCALING.partition("| fault | what happens | test |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    rows = table.splitlines()
+    assert len(rows) >= 12
+    assert [row for row in rows if not re.search(r"`tests/[\w/]+\.py::\w+`", row)] == []

@@ -7,6 +7,7 @@ commits of a process and the write check of `/readyz` report here. The first fai
 from __future__ import annotations
 
 import logging
+import re
 import time
 from dataclasses import dataclass
 
@@ -27,6 +28,13 @@ class Cause:
     action: str = ""
 
 
+_NO_CONNECTION = Cause(
+    "no free connection",
+    "The database has no free connection. Try again later.",
+    "raise max_connections of Postgres",
+)
+# The error of a connection that is refused has no SQLSTATE.
+_IS_REFUSED = re.compile(r"too many (clients|connections)|remaining connection slots")
 _CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (
         errors.DiskFull,
@@ -48,14 +56,7 @@ _CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
             "grant the role of DATABASE_URL the right to write",
         ),
     ),
-    (
-        errors.TooManyConnections,
-        Cause(
-            "no free connection",
-            "The database has no free connection. Try again later.",
-            "raise max_connections of Postgres",
-        ),
-    ),
+    (errors.TooManyConnections, _NO_CONNECTION),
     (errors.QueryCanceled, Cause("timeout", "The database did not respond in time. Try again later.")),
     (TimeoutError, Cause("timeout", "The database did not respond in time. Try again later.")),
     (psycopg.OperationalError, Cause("unavailable", "The database is unavailable. Try again later.")),
@@ -73,6 +74,8 @@ def find_cause(error: BaseException) -> Cause:
         inner = find_cause(error.__cause__)
         if inner in _KNOWN:
             return inner
+    if isinstance(error, psycopg.OperationalError) and error.sqlstate is None and _IS_REFUSED.search(str(error)):
+        return _NO_CONNECTION
     cause = next((known for kind, known in _CAUSES if isinstance(error, kind)), None)
     return cause or Cause(type(error).__name__, "The database rejected the write. Try again later.")
 

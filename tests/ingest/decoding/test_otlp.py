@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import uuid
 from typing import Any
 
@@ -15,6 +16,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1 import trace_pb2
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -423,3 +426,53 @@ def test_protobuf_texts_are_stored_without_nul_characters() -> None:
     assert decoded.rejections == [] and len(decoded.records) == 3
     stored = repr(decoded.records)
     assert "\\u0000" not in stored and "\\x00" not in stored and stored.count("\\xef\\xbf\\xbd") >= 14
+
+
+@pytest.mark.req("K-ING-2")
+@pytest.mark.parametrize("seed", range(5))
+def test_protobuf_spans_converge_in_any_order(wire: Wire, name: str, seed: int) -> None:
+    """Split into requests at random, out of order and some of them twice, they are the same session as in order."""
+    rng = random.Random(seed)
+
+    def spans(session: str, trace: bytes) -> list[trace_pb2.Span]:
+        texts = {"gen_ai.conversation.id": session, "gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-5"}
+        attributes = [KeyValue(key=key, value=AnyValue(string_value=text)) for key, text in texts.items()]
+        attributes.append(KeyValue(key="gen_ai.usage.input_tokens", value=AnyValue(int_value=100)))
+        return [
+            trace_pb2.Span(
+                trace_id=trace,
+                span_id=number.to_bytes(8, "big"),
+                parent_span_id=(number // 2).to_bytes(8, "big") if number > 1 else b"",
+                name=f"chat {number}",
+                start_time_unix_nano=1_790_000_000_000_000_000 + number * 10**6,
+                end_time_unix_nano=1_790_000_000_000_000_000 + number * 2 * 10**6,
+                # Only some spans name the session. The others belong to it by their trace.
+                attributes=attributes if number % 3 == 1 else attributes[1:],
+            )
+            for number in range(1, 13)
+        ]
+
+    def send(group: list[trace_pb2.Span]) -> None:
+        scope = trace_pb2.ScopeSpans(spans=group)
+        request = ExportTraceServiceRequest(resource_spans=[trace_pb2.ResourceSpans(scope_spans=[scope])])
+        answer = wire.post(request.SerializeToString(), path="/v1/traces", content_type="application/x-protobuf")
+        assert answer.status_code == 200
+
+    def find_rows(session: str) -> tuple[Any, Any]:
+        rows = sorted((row["span_id"], row["parent_id"], row["name"], row["ended_at"]) for row in wire.spans(session))
+        figures = wire.session(session)
+        return rows, {
+            key: figures[key] for key in ("span_count", "running_count", "error_count", "turn_count", "model")
+        }
+
+    ordered, shuffled = f"{name}-ordered", f"{name}-shuffled"
+    send(spans(ordered, rng.randbytes(16)))
+    rest = spans(shuffled, rng.randbytes(16))
+    rng.shuffle(rest)
+    while rest:
+        size = rng.randint(1, 4)
+        group, rest = rest[:size], rest[size:]
+        for _ in range(rng.choice((1, 1, 2))):
+            send(group)
+    assert find_rows(shuffled) == find_rows(ordered)
+    assert len(find_rows(ordered)[0]) == 12

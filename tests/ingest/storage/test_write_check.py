@@ -60,6 +60,27 @@ async def test_the_reason_is_named(error: Exception, reason: str, caplog: pytest
         await check.close()
 
 
+@pytest.mark.req("A-OPS-1")
+@pytest.mark.asyncio
+async def test_a_server_without_a_free_connection_is_named(postgres: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The error of a refused connection has no SQLSTATE."""
+    with psycopg.connect(postgres.dsn("postgres"), autocommit=True) as admin:
+        admin.execute("CREATE ROLE crowded LOGIN CONNECTION LIMIT 0")
+        address = postgres.dsn("postgres").replace("//ariadne@", "//crowded@")
+
+        async def open_connection(**_: Any) -> Any:
+            return await psycopg.AsyncConnection.connect(address)
+
+        check = WriteCheck(open_connection=open_connection)
+        try:
+            assert (await check.result()).reason == "no free connection"
+            (line,) = [record.getMessage() for record in caplog.records]
+            assert "action='raise max_connections of Postgres'" in line
+        finally:
+            await check.close()
+            admin.execute("DROP ROLE crowded")
+
+
 @pytest.mark.asyncio
 async def test_a_server_that_does_not_answer_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check does not wait for it, and neither does closing."""
