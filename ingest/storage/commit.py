@@ -420,7 +420,8 @@ async def _update_trends(
         rows += await _move_activity(pipeline, cell, named)
     activity = [(key, model, row) for key, model in counted.items() for row in _trend_rows(deltas[key])]
     if activity:
-        pipeline.queue(trends.ADD_ACTIVITY, trends.activity_parameters(cell, activity))
+        for query in trends.add_activity(cell, activity):
+            pipeline.queue(*query)
         rows += [(model, row) for _, model, row in activity]
     _add_trends(pipeline, cell, rows)
 
@@ -430,9 +431,8 @@ def _trend_rows(delta: SessionDelta) -> list[HourRow]:
 
 
 def _add_trends(pipeline: Pipeline, cell: int, rows: list[tuple[str, HourRow]]) -> None:
-    parameters = trends.trend_parameters(cell, rows)
-    if parameters:
-        pipeline.queue(trends.ADD_TREND, parameters)
+    for query in trends.add_trends(cell, rows):
+        pipeline.queue(*query)
 
 
 async def _move_activity(pipeline: Pipeline, cell: int, models: dict[uuid.UUID, str]) -> list[tuple[str, HourRow]]:

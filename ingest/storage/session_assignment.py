@@ -32,7 +32,8 @@ _FIND_TRACES = """
 WITH t AS MATERIALIZED (SELECT * FROM ingest_trace WHERE cell = %s AND trace_key = ANY(%s::uuid[]))
 SELECT t.trace_key, t.session_key, t.source, t.is_mixed, t.name, t.started_at, t.ended_at, t.metadata::text,
   s.day, s.trend_model
-FROM t JOIN ingest_session s ON s.cell = t.cell AND s.session_key = t.session_key
+FROM t JOIN ingest_session s ON s.session_key = t.session_key
+WHERE s.cell = %s
 """
 _UPSERT_TRACES = """
 INSERT INTO ingest_trace (cell, seq, trace_key, trace_id, session_key, source, is_mixed, name, started_at,
@@ -102,10 +103,8 @@ def new_assignments(project_id: int, groups: SpanGroups, traces: dict[str, Trace
 
 def find_traces(cell: int, assignments: dict[str, Assignment]) -> Query:
     """Return the query for the stored rows of traces."""
-    return _FIND_TRACES, (
-        cell,
-        encode_array(assignment.trace_key for assignment in assignments.values()),
-    )
+    # The cell of both tables, so that a cluster sees that it holds all of the query.
+    return _FIND_TRACES, (cell, encode_array(assignment.trace_key for assignment in assignments.values()), cell)
 
 
 async def assign_traces(

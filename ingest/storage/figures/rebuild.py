@@ -66,14 +66,14 @@ def _replace_hours(
     rows = [] if delta.trend is None else delta.trend.rows()
     new_model = (trend_model or model) if rows else None
     queue(trends.DELETE_ACTIVITY, (cell, [key]))
-    if rows:
-        queue(trends.ADD_ACTIVITY, trends.activity_parameters(cell, [(key, new_model or "", row) for row in rows]))
+    for query in trends.add_activity(cell, [(key, new_model or "", row) for row in rows]):
+        queue(*query)
     removed = [
         (old_model, trends.stored_row(hour, counts, kept_counts).negate())
         for _, hour, old_model, *counts, kept_counts in hours
     ]
-    if parameters := trends.trend_parameters(cell, [*removed, *((new_model or "", row) for row in rows)]):
-        queue(trends.ADD_TREND, parameters)
+    for query in trends.add_trends(cell, [*removed, *((new_model or "", row) for row in rows)]):
+        queue(*query)
     if new_model != trend_model:
         queue(trends.SET_SESSION_MODEL, {"cell": cell, "keys": [key], "models": [new_model]})
 

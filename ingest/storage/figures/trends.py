@@ -13,11 +13,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ingest.decoding.records import Span
 from ingest.decoding.timestamps import to_datetime, to_microseconds
 from ingest.storage.database.pg_arrays import encode_array
+from ingest.storage.database.pipeline import Query
 from ingest.storage.figures.span_counts import add_hour
 from ingest.storage.figures.table import HOURLY
 
@@ -96,29 +97,60 @@ def share_kept(total: int, kept: int) -> int:
     return min(99, max(1, round(100 * kept / total)))
 
 
-_COLUMNS = {"hour": "timestamptz", "model": "text", **dict.fromkeys(COUNTS, "bigint"), "kept_counts": "text"}
+_COLUMNS = {"hour": "timestamptz", "model": "text", **dict.fromkeys(COUNTS, "bigint")}
 _ADD = """
-INSERT INTO {table} AS old (cell, {names}, kept_counts)
-VALUES (%(cell)s::bigint, {arrays}::int[])
-ON CONFLICT ({key}) DO UPDATE SET {sums}, kept_counts = CASE WHEN excluded.kept_counts IS NULL THEN old.kept_counts ELSE
-  (SELECT array_agg(coalesce(a, 0) + b ORDER BY n) FROM unnest(old.kept_counts, excluded.kept_counts)
-   WITH ORDINALITY x (a, b, n)) END
+INSERT INTO {table} AS old (cell, {names})
+VALUES (%(cell)s::bigint, {arrays})
+ON CONFLICT ({key}) DO UPDATE SET {sums}
+"""
+# A statement of its own for the few rows with a distribution, because Citus rejects a subquery in an INSERT.
+_ADD_SHARES = """
+UPDATE {table} old SET kept_counts = (
+  SELECT array_agg(coalesce(a, 0) + b ORDER BY n) FROM unnest(old.kept_counts, new.kept_counts::int[])
+  WITH ORDINALITY x (a, b, n))
+FROM unnest({arrays}, %(kept_counts)s::text[]) new ({names}, kept_counts)
+WHERE old.cell = %(cell)s AND ({old_key}) = ({new_key})
 """
 
 
-def _add_statement(table: str, columns: Mapping[str, str], key: Sequence[str]) -> str:
-    return _ADD.format(
-        table=table,
-        names=", ".join(name for name in columns if name != "kept_counts"),
-        arrays=", ".join(f"unnest(%({name})s::{kind}[])" for name, kind in columns.items()),
-        key=", ".join(key),
-        sums=", ".join(f"{name} = old.{name} + excluded.{name}" for name in COUNTS),
-    )
+class _Table:
+    """The statements that add rows to a table of hourly figures."""
+
+    def __init__(self, name: str, key: Sequence[str], columns: Mapping[str, str]) -> None:
+        self._columns = columns
+        self._key = {column: columns[column] for column in key if column != "cell"}
+        self._add = _ADD.format(
+            table=name,
+            names=", ".join(columns),
+            arrays=", ".join(f"unnest(%({column})s::{kind}[])" for column, kind in columns.items()),
+            key=", ".join(key),
+            sums=", ".join(f"{column} = old.{column} + excluded.{column}" for column in COUNTS),
+        )
+        self._add_shares = _ADD_SHARES.format(
+            table=name,
+            names=", ".join(self._key),
+            arrays=", ".join(f"%({column})s::{kind}[]" for column, kind in self._key.items()),
+            old_key=", ".join(f"old.{column}" for column in self._key),
+            new_key=", ".join(f"new.{column}" for column in self._key),
+        )
+
+    def add(self, cell: int, rows: Sequence[tuple[tuple[object, ...], HourRow]]) -> list[Query]:
+        """Return the queries that add rows, each given with the columns before its counts."""
+        if not rows:
+            return []
+        values = [(*first, *row.counts) for first, row in rows]
+        queries: list[Query] = [(self._add, {"cell": cell, **_arrays(self._columns, values)})]
+        if shares := [(*first, _distribution(row)) for first, row in rows if any(row.shares.values())]:
+            names = [*list(self._columns)[: len(rows[0][0])], "kept_counts"]
+            arrays = _arrays(names, shares)
+            queries.append(
+                (self._add_shares, {"cell": cell, **{name: arrays[name] for name in (*self._key, names[-1])}})
+            )
+        return queries
 
 
-_ACTIVITY_COLUMNS = {"session_key": "uuid", **_COLUMNS}
-ADD_TREND = _add_statement("ingest_trend", _COLUMNS, TREND_KEY)
-ADD_ACTIVITY = _add_statement("ingest_activity", _ACTIVITY_COLUMNS, ACTIVITY_KEY)
+_TREND = _Table("ingest_trend", TREND_KEY, _COLUMNS)
+_ACTIVITY = _Table("ingest_activity", ACTIVITY_KEY, {"session_key": "uuid", **_COLUMNS})
 READ_ACTIVITY = f"""
 SELECT session_key, hour, model, {", ".join(COUNTS)}, kept_counts FROM ingest_activity
 WHERE cell = %s AND session_key = ANY(%s)
@@ -148,31 +180,26 @@ WHERE s.cell = %(cell)s AND s.session_key = t.key
 """
 
 
-def trend_parameters(cell: int, rows: Iterable[tuple[str, HourRow]]) -> dict[str, Any]:
-    """Return the parameters of `ADD_TREND`, given rows with their model.
+def add_trends(cell: int, rows: Iterable[tuple[str, HourRow]]) -> list[Query]:
+    """Return the queries that add rows to the trends of a cell, given with their model. There may be nothing to add.
 
-    Rows of the same hour and model are added up, because one statement cannot update a row twice. If nothing is left to
-    change, return an empty dictionary.
+    Rows of the same hour and model are added up, because one statement cannot update a row twice.
     """
     deltas: dict[str, TrendDelta] = {}
     for model, row in rows:
         deltas.setdefault(model, TrendDelta()).add_row(row)
-    values = [_values(model, row) for model, delta in deltas.items() for row in delta.rows()]
-    return {"cell": cell, **_arrays(_COLUMNS, values)} if values else {}
+    changes = [(model, row) for model, delta in deltas.items() for row in delta.rows()]
+    return _TREND.add(cell, [((to_datetime(row.hour_us), model), row) for model, row in changes])
 
 
-def activity_parameters(cell: int, rows: Iterable[tuple[uuid.UUID, str, HourRow]]) -> dict[str, Any]:
-    """Return the parameters of `ADD_ACTIVITY`, given rows with their session and the model it counts under."""
-    values = [(key, *_values(model, row)) for key, model, row in rows]
-    return {"cell": cell, **_arrays(_ACTIVITY_COLUMNS, values)}
+def add_activity(cell: int, rows: Iterable[tuple[uuid.UUID, str, HourRow]]) -> list[Query]:
+    """Return the queries that add rows, given with their session and the model that it counts under."""
+    return _ACTIVITY.add(cell, [((key, to_datetime(row.hour_us), model), row) for key, model, row in rows])
 
 
-def _values(model: str, row: HourRow) -> tuple[object, ...]:
-    array = None
-    if any(row.shares.values()):
-        array = f"{{{','.join(str(row.shares.get(share, 0)) for share in range(SHARES))}}}"
-    return (to_datetime(row.hour_us), model, *row.counts, array)
+def _distribution(row: HourRow) -> str:
+    return f"{{{','.join(str(row.shares.get(share, 0)) for share in range(SHARES))}}}"
 
 
-def _arrays(columns: Mapping[str, str], rows: Sequence[tuple[object, ...]]) -> dict[str, str]:
-    return {name: encode_array(row[position] for row in rows) for position, name in enumerate(columns)}
+def _arrays(names: Iterable[str], rows: Sequence[tuple[object, ...]]) -> dict[str, str]:
+    return {name: encode_array(row[position] for row in rows) for position, name in enumerate(names)}
