@@ -49,6 +49,12 @@ def test_schema_can_be_distributed() -> None:
 
 
 @pytest.mark.django_db
+def test_cells_are_shown_only_of_a_cluster() -> None:
+    with pytest.raises(CommandError, match="not distributed"):
+        call_command("cells")
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("arguments", [{"shards": 0}])
 def test_invalid_shard_count_is_rejected(arguments: dict[str, int]) -> None:
     """The number of shards must be at least one."""

@@ -78,3 +78,45 @@ def distribute(*, shards: int = DEFAULT_SHARDS) -> list[str]:
 def _names(cursor: CursorWrapper, query: str) -> list[str]:
     cursor.execute(query)
     return [name for (name,) in cursor.fetchall()]
+
+
+_SHARD = f"get_shard_id_for_distribution_column('{FIRST}', %s::bigint)"
+_PLACE = f"""
+SELECT nodename, nodeport, (
+  SELECT sum(s.shard_size) FROM citus_shards s JOIN pg_dist_shard o USING (shardid), pg_dist_shard f
+  WHERE f.shardid = {_SHARD} AND o.shardminvalue = f.shardminvalue AND s.nodeport = n.nodeport
+    AND s.nodename = n.nodename)
+FROM pg_dist_placement p JOIN pg_dist_node n ON n.groupid = p.groupid AND n.noderole = 'primary'
+WHERE p.shardid = {_SHARD}
+"""  # noqa: S608 - constants
+_IS_ALONE = f"""
+SELECT shardminvalue::int = shardmaxvalue::int FROM pg_dist_shard WHERE shardid = {_SHARD}
+"""  # noqa: S608 - constants
+
+
+def place_of(cell: int) -> tuple[str, int, int]:
+    """Return the host and port of the node that holds a cell, and the bytes of its shards."""
+    with connection.cursor() as cursor:
+        cursor.execute(_PLACE, [cell, cell])
+        host, port, size = cursor.fetchone() or ("", 0, 0)
+    return host, port, int(size or 0)
+
+
+def isolate(cell: int) -> None:
+    """Give a cell shards of its own."""
+    with connection.cursor() as cursor:
+        cursor.execute(_IS_ALONE, [cell])
+        if (cursor.fetchone() or (False,))[0]:
+            return
+        cursor.execute(f"SELECT isolate_tenant_to_new_shard('{FIRST}', %s::bigint, 'CASCADE')", [cell])
+
+
+def move(cell: int, host: str, port: int) -> None:
+    """Move the shards of a cell to another node, with those of the cells beside it."""
+    old_host, old_port, _ = place_of(cell)
+    if (old_host, old_port) == (host, port):
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT citus_move_shard_placement({_SHARD}, %s, %s, %s, %s)", [cell, old_host, old_port, host, port]
+        )

@@ -83,26 +83,26 @@ def post(connection: http.client.HTTPConnection, path: str, body: bytes, headers
 
 def send(
     url: str,
-    headers: dict[str, str],
+    headers: dict[str, str] | list[dict[str, str]],
     work: list[list[bytes]],
     *,
     path: str = "/ingest",
     batch: int = BATCH,
 ) -> Run:
-    """Send each list of bodies from its own thread, all at the same time."""
+    """Send each list of bodies from its own thread, all at the same time, with the same headers or its own."""
     run = Run()
     lock = threading.Lock()
     host = urlsplit(url).netloc
     start = threading.Barrier(len(work) + 1)
 
-    def sender(own_bodies: list[bytes]) -> None:
+    def sender(own_bodies: list[bytes], own_headers: dict[str, str]) -> None:
         connection = http.client.HTTPConnection(host, timeout=60)
         connection.connect()
         times, failures = [], 0
         start.wait()
         for body in own_bodies:
             began = time.perf_counter()
-            status, _ = post(connection, path, body, headers)
+            status, _ = post(connection, path, body, own_headers)
             times.append((time.perf_counter() - began) * 1000)
             failures += status != 200
         with lock:
@@ -110,7 +110,8 @@ def send(
             run.failures += failures
         connection.close()
 
-    threads = [threading.Thread(target=sender, args=(sender_bodies,)) for sender_bodies in work]
+    each = headers if isinstance(headers, list) else [headers] * len(work)
+    threads = [threading.Thread(target=sender, args=pair) for pair in zip(work, each, strict=True)]
     for thread in threads:
         thread.start()
     start.wait()
