@@ -1,10 +1,11 @@
-"""Find the agents: each folder of this package has an `AGENT` in its `agent.py`."""
+"""Find the agents whose logs are read: the folders of this package with an `AGENT` in their `agent.py`."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from compact.agents.agent import Agent, Storage
 
 def _find_agents() -> Iterator[Agent]:
     for module in pkgutil.iter_modules(agents.__path__):
-        if module.ispkg:
-            yield importlib.import_module(f"{agents.__name__}.{module.name}.agent").AGENT
+        name = f"{agents.__name__}.{module.name}.agent"
+        if module.ispkg and find_spec(name) is not None:
+            yield importlib.import_module(name).AGENT
 
 
 AGENTS: tuple[Agent, ...] = tuple(_find_agents())

@@ -16,6 +16,8 @@ _COMMANDS = {
     "dry-run": ("compaction", "dry_run"),
     "diff": ("compaction", "diff"),
     "remember": ("compaction", "remember"),
+    "run": ("run", "run"),
+    "gateway": ("gateway", "gateway"),
     "tail": ("tail", "tail"),
     "import": ("watch", "import_logs"),
     "watch": ("watch", "watch"),

@@ -6,9 +6,11 @@ import argparse
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from compact.agents.launch import find_launches
 from compact.agents.registry import AGENTS, WITH_HOOKS, WITH_MCP, titles
 from compact.cli import exit_codes
 from compact.delivery.endpoint import LOCAL_URL, configured_url
+from compact.gateway.settings import DEFAULT_PORT
 from compact.policy import STYLES
 
 _EXIT_CODES = "exit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exit_codes.MEANINGS.items())
@@ -29,6 +31,8 @@ environment:
   COMPACT_*          any setting, see `compactctl config show`
   ARIADNE_URL        address of the server, default http://127.0.0.1:8000
   ARIADNE_API_KEY    ingest key for `watch`, `import`, `hooks` and `doctor`
+  ARIADNE_GATEWAY_TOKEN
+                     token of `gateway --host`
   ARIADNE_API_TOKEN  API token for `tail` and `uncompact --server`
   NO_COLOR           disable colors
 
@@ -46,8 +50,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add_command in (
-        _add_compact, _add_dry_run, _add_diff, _add_remember, _add_uncompact, _add_mcp, _add_tail, _add_import,
-        _add_watch, _add_hooks, _add_doctor, _add_verify, _add_config, _add_completion,
+        _add_compact, _add_dry_run, _add_diff, _add_remember, _add_uncompact, _add_mcp, _add_run, _add_gateway,
+        _add_tail, _add_import, _add_watch, _add_hooks, _add_doctor, _add_verify, _add_config, _add_completion,
     ):  # fmt: skip
         add_command(commands)
     return parser
@@ -60,7 +64,9 @@ def _version() -> str:
         return "(source tree)"
 
 
-def _add_command(commands: Any, name: str, summary: str, *, text: str = "", example: str) -> argparse.ArgumentParser:
+def _add_command(
+    commands: Any, name: str, summary: str, *, text: str = "", example: str, writes_json: bool = True
+) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
@@ -68,7 +74,8 @@ def _add_command(commands: Any, name: str, summary: str, *, text: str = "", exam
         epilog=f"example:\n{example}\n\n{_EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_argument("--json", action="store_true", help="write JSON to stdout")
+    if writes_json:
+        command.add_argument("--json", action="store_true", help="write JSON to stdout")
     return command
 
 
@@ -183,6 +190,71 @@ def _add_conversation_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--keep-pairs", type=int, metavar="N", help="number of recent tool calls to keep with their outputs"
     )
+
+
+def _add_run(commands: Any) -> None:
+    launches = find_launches()
+    command = _add_command(
+        commands,
+        "run",
+        "run an agent behind the gateway, which records its exact prompts",
+        text="Starts the gateway, or joins the one of this user that runs, and starts the agent with the addresses it\n"
+        "needs. Nothing is changed in requests, answers or settings, and a recorder that fails or a server that is\n"
+        "down is never felt by the agent. The agent has the terminal, gets the signals, and its exit code is that of\n"
+        "this command. At the end, the page of its session is printed. The gateway stops after the last agent.\n\n"
+        "If a variable such as ANTHROPIC_BASE_URL already names an address, the gateway forwards to it. Options of\n"
+        "this command come before the agent, and everything after it is the agent's.\n\n"
+        "agents:\n"
+        + "".join(f"  {name:<9} {launch.title}\n" for name, launch in launches.items())
+        + "  --        any command that honors ANTHROPIC_BASE_URL, OPENAI_BASE_URL or GOOGLE_GEMINI_BASE_URL",
+        example="  compactctl run claude\n"
+        "  compactctl run --open codex exec 'Fix the tests'\n"
+        "  compactctl run -- node my-agent.js\n"
+        "  compactctl run --upstream openai=http://127.0.0.1:11434 -- python agent.py    # Ollama, vLLM, LM Studio",
+        writes_json=False,
+    )
+    _add_gateway_options(command)
+    command.add_argument("--open", action="store_true", help="open the page of the session in a browser")
+    command.add_argument("agent", nargs=argparse.REMAINDER, metavar="AGENT …", help=f"{', '.join(launches)} or --")
+
+
+def _add_gateway(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "gateway",
+        "run the gateway alone, for a container or a team",
+        text="Forwards to the upstreams that have a name, and records to ARIADNE_URL with ARIADNE_API_KEY.\n\n"
+        "addresses:\n"
+        "  /anthropic         ANTHROPIC_BASE_URL\n"
+        "  /openai/v1         OPENAI_BASE_URL\n"
+        "  /gemini            GOOGLE_GEMINI_BASE_URL\n"
+        "  /custom/NAME/…     the upstream of --upstream NAME=URL\n"
+        "  /healthz /metrics  health, and metrics for Prometheus\n\n"
+        "Only this machine can connect, unless --host names another address. That needs a token, which a client sends\n"
+        "in the path (/token/TOKEN/anthropic) or as the header X-Ariadne-Token. It is not forwarded.\n\n"
+        "SIGTERM and Ctrl-C let streams finish, and a second signal ends them. SIGUSR2 or --upgrade starts the\n"
+        "program again on the same socket without dropping a stream.",
+        example="  compactctl gateway\n"
+        "  compactctl gateway --upstream ollama=http://127.0.0.1:11434 --upstream openai=https://openrouter.ai/api\n"
+        "  ARIADNE_GATEWAY_TOKEN=… compactctl gateway --host 0.0.0.0\n"
+        "  compactctl gateway --status",
+    )
+    _add_gateway_options(command)
+    command.add_argument("--host", default="127.0.0.1", help="address to listen on, default 127.0.0.1")
+    command.add_argument("--token", help="token that clients need, default ARIADNE_GATEWAY_TOKEN")
+    command.add_argument("--status", action="store_true", help="show the gateway that runs, and exit")
+    command.add_argument("--upgrade", action="store_true", help="restart the running gateway and drop no stream")
+
+
+def _add_gateway_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--port", type=int, default=DEFAULT_PORT, help=f"port of the gateway, default {DEFAULT_PORT}")
+    command.add_argument(
+        "--upstream", action="append", default=[], metavar="NAME=URL", help="replace a provider's address, or add one"
+    )
+    command.add_argument(
+        "--http", action="store_true", help="answer requests for a websocket with 426, so that Codex uses HTTP"
+    )
+    command.set_defaults(host="127.0.0.1")
 
 
 def _add_tail(commands: Any) -> None:

@@ -35,6 +35,7 @@ _BACKLOG = 1024
 _RECORDER_CLOSE_S = 10.0
 _UPGRADE_TIMEOUT_S = 30.0
 _ERROR_INTERVAL_S = 5.0
+_FIRST_LEASE_S = 30.0
 _MAX_CLIENTS = 10_000
 
 
@@ -74,6 +75,8 @@ class Relay:
             lambda: ClientConnection(self), sock=self._listener, backlog=_BACKLOG
         )
         self._report_ready()
+        if self.settings.is_leased:
+            self._loop.call_later(_FIRST_LEASE_S, self._check_leases)
         await self._closed.wait()
         await self.recorder.close(_RECORDER_CLOSE_S)
         return await self._successor_exit_code()
@@ -125,6 +128,9 @@ class Relay:
     def end_lease(self, label: str) -> None:
         """Note that it has ended, and stop if it was the last one that this gateway was started for."""
         self.leases.pop(label, None)
+        self._check_leases()
+
+    def _check_leases(self) -> None:
         if self.settings.is_leased and not self.leases:
             self._drain()
 

@@ -1,0 +1,1 @@
+"""aider, which keeps its history as Markdown. It is recorded by the gateway only."""
