@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from builders import chat_turns, small_manager, tool_pair
-from compact.recall import KnownWords, PassageIndex
+from compact.recall import PassageIndex
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -29,12 +29,6 @@ def texts(passages: Any) -> str:
 def search(index: PassageIndex, query: str, **options: Any) -> list[str]:
     passages = index.search(query, limit=5, max_tokens=500, count_tokens=lambda text: len(text) // 3, **options)
     return [passage.message_id for passage in passages]
-
-
-def known_words(text: str) -> set[str]:
-    known = KnownWords()
-    known.read([text])
-    return known.words
 
 
 def log_entry(number: int) -> str:

@@ -21,8 +21,8 @@ import pytest
 from compact import CompactConfig, CompactManager
 from compact.estimators.encodings import load_counter
 from compact.messages.codecs import get_codec
-from compact.recall import KnownWords, PassageIndex, Source
-from compact.recall.chunks import searchable_text, split_text
+from compact.recall import PassageIndex, Source, words_of
+from compact.recall.sections import searchable_text, split_text
 
 TRANSCRIPTS = Path(os.environ.get("COMPACT_TRANSCRIPTS", "../shared/data/transcripts"))
 MAX_CHARS = 4_200_000
@@ -72,12 +72,12 @@ def test_recall_against_plain_fts5():
     index = PassageIndex()
     index.add([Source(f"m{number}", "user", text) for number, text in enumerate(texts)])
     index_ms = (time.process_time() - start) * 1000
-    known, visible = KnownWords(), set(range(len(texts) - 40, len(texts)))
-    known.read(texts[-40:])
+    known = {word for text in texts[-40:] for word in words_of(text)}
+    visible = {f"m{number}" for number in range(len(texts) - 40, len(texts))}
     times = []
     for query in queries:
         start = time.process_time()
-        index.search(query, limit=5, max_tokens=2_000, count_tokens=count, visible=visible, known_words=known.words)
+        index.search(query, limit=5, max_tokens=2_000, count_tokens=count, visible=visible, known_words=known)
         times.append((time.process_time() - start) * 1000)
     report(f"recall ({index_ms / preflight_ms:.0%} of the preflight)", index_ms, times)
 

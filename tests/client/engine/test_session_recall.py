@@ -158,7 +158,7 @@ def test_an_interrupted_recall_does_not_spoil_the_next_one(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(recall_index, "_document", interrupt)
+        patch.setattr(recall_index, "documents", interrupt)
         manager.recall("s", "ORD-4471")
     assert "dock 12" in texts(manager.recall("s", "ORD-4471"))
 

@@ -25,8 +25,8 @@ from compact.planning.log import AgentThread
 from compact.planning.plan import ExternalizationRecord
 from compact.planning.tool_results.artifacts import may_read
 from compact.protocols import ArchivedTranscript
-from compact.recall import KnownWords, Passage, PassageIndex, Source, check_limits
-from compact.recall.chunks import searchable_text
+from compact.recall import Passage, PassageIndex, Source, check_limits, words_of
+from compact.recall.sections import searchable_text
 
 _MAX_CONTEXT_CHARS = 300
 _ARCHIVE_FALLBACK = "recalled without the archive"
@@ -39,8 +39,8 @@ class SessionIndex:
     def __init__(self, thread: AgentThread) -> None:
         self.passages = PassageIndex()
         self.thread = thread
-        self.numbers: dict[str, int] = {}
-        """The number of each message's source."""
+        self.texts: dict[str, str] = {}
+        """The text of each message that is indexed."""
         self.is_archive_read = False
         self._is_of_empty_log = len(thread) == 0
         self._logged_count = 0
@@ -48,8 +48,8 @@ class SessionIndex:
         self._calls: dict[str, str] = {}
         self._request: Request | None = None
         self._request_count = 0
-        self._known_words = KnownWords()
-        self._visible: set[int] = set()
+        self._known_words: set[str] = set()
+        self._visible: set[str] = set()
 
     def is_for(self, thread: AgentThread) -> bool:
         """True if this index was built from a log and can still be used.
@@ -82,7 +82,7 @@ class SessionIndex:
     def add_artifact(self, record: ExternalizationRecord, text: str) -> None:
         """Index the redacted content of an artifact under the first message that it replaced."""
         message_id = record.span.message_ids[0]
-        if message_id not in self.numbers:
+        if message_id not in self.texts:
             self._add_source(Source(message_id, "tool", text, record.span.first_turn, None, record.artifact_id))
 
     def _add(self, messages: Iterable[tuple[Message, str | None]]) -> None:
@@ -92,36 +92,33 @@ class SessionIndex:
             for call in message.tool_calls:
                 self._calls[call.id] = f"{call.name} {call.arguments[:_MAX_CONTEXT_CHARS]}"
             message_id = message.id or ""
-            if message.is_replacement or message_id in self.numbers:
+            if message.is_replacement or message_id in self.texts:
                 continue
             context = " ".join(self._calls.get(call_id, "") for call_id in message.answers)
-            self.numbers[message_id] = len(self.passages.sources) + len(sources)
-            text = searchable_text(message)
+            text = self.texts[message_id] = searchable_text(message)
             sources.append(Source(message_id, message.role, text, max(1, self._turn), time, context))
         self.passages.add(sources)
 
     def _add_source(self, source: Source) -> None:
-        self.numbers[source.id] = len(self.passages.sources)
+        self.texts[source.id] = source.text
         self.passages.add([source])
 
-    def read_prompt(self, session: Session) -> tuple[set[int], set[str]]:
-        """Return the sources that the prompt contains unchanged, and the words of the whole prompt."""
+    def read_prompt(self, session: Session) -> tuple[set[str], set[str]]:
+        """Return the ids of the messages that the prompt contains unchanged, and the words of the whole prompt."""
         request = session.request
         if request is not self._request or len(request.messages) < self._request_count:
             self._request, self._request_count = request, 0
-            self._known_words, self._visible = KnownWords(), set()
-        texts: list[str] = []
+            self._known_words, self._visible = set(), set()
         for message in request.messages[self._request_count :]:
-            number = self.numbers.get(message.id or "")
-            logged = session.thread.get(message.id or "")
-            if number is not None and logged is not None and (logged is message or logged.text == message.text):
-                self._visible.add(number)
-                texts.append(self.passages.sources[number].text)
+            message_id = message.id or ""
+            text, logged = self.texts.get(message_id), session.thread.get(message_id)
+            if text is not None and logged is not None and (logged is message or logged.text == message.text):
+                self._visible.add(message_id)
             else:
-                texts.append(searchable_text(message))
-        self._known_words.read(texts)
+                text = searchable_text(message)
+            self._known_words |= words_of(text)
         self._request_count = len(request.messages)
-        return self._visible, self._known_words.words
+        return self._visible, self._known_words
 
 
 def recall(
@@ -154,7 +151,7 @@ def _search(
 ) -> Steps[list[Passage]]:
     """Search the index, without the content of artifacts that the agent may not read or that have expired."""
     visible, known_words = index.read_prompt(session)
-    excluded: set[int] = set()
+    excluded: set[str] = set()
     checked: set[str] = set()
     while True:
         passages = index.passages.search(
@@ -167,7 +164,7 @@ def _search(
             excluded=excluded,
         )
         # Without them, other passages have room, which may come from artifacts that are not checked yet.
-        unreadable = set()
+        unreadable: set[str] = set()
         for record in _externalizations(session, passages):
             if record.artifact_id not in checked:
                 checked.add(record.artifact_id)
@@ -175,7 +172,7 @@ def _search(
                 unreadable |= set() if is_readable else set(record.span.message_ids)
         if not unreadable:
             return passages
-        excluded |= {index.numbers[message_id] for message_id in unreadable if message_id in index.numbers}
+        excluded |= unreadable
 
 
 def _externalizations(session: Session, passages: Sequence[Passage]) -> list[ExternalizationRecord]:
@@ -332,7 +329,7 @@ class _Proof:
 def _read_artifact(engine: Engine, session: Session, index: SessionIndex, record: ExternalizationRecord) -> Steps[bool]:
     """Index the content of an artifact. Return False if the store failed."""
     store = engine.cfg.artifact_store
-    if store is None or record.span.message_ids[0] in index.numbers:
+    if store is None or record.span.message_ids[0] in index.texts:
         return True
     try:
         content = yield from call_store(

@@ -15,8 +15,8 @@ from compact.ledgers.inferred_ledger import UNDISCLOSED, InferredLedger, infer_l
 from compact.messages import Message
 from compact.messages.codecs import get_codec
 from compact.messages.codecs.quarantine import decode_item
-from compact.recall import KnownWords, Passage, PassageIndex, Source
-from compact.recall.chunks import searchable_text
+from compact.recall import Passage, PassageIndex, Source, words_of
+from compact.recall.sections import searchable_text
 from compact.redaction.view import mask_conversation
 
 HEADINGS: Final = {
@@ -152,24 +152,22 @@ class LogIndex:
 
     def __init__(self, conversation: Conversation) -> None:
         messages = _log_messages(conversation)
-        in_prompt = {message.id for message in conversation.context}
+        self._visible = {message.id for message in conversation.context}
         self._passages = PassageIndex()
-        self._visible: set[int] = set()
-        self._known_words = KnownWords()
+        self._known_words: set[str] = set()
         sources: list[Source] = []
         calls: dict[str, str] = {}
         turns = _turns(conversation)
         for log_message, message in zip(messages, _mask(messages, conversation), strict=True):
             calls.update({call.id: f"{call.name} {call.arguments[:_MAX_CONTEXT_CHARS]}" for call in message.tool_calls})
             text = searchable_text(message)
-            if log_message.id in in_prompt:
-                self._visible.add(len(sources))
+            if log_message.id in self._visible:
+                self._known_words |= words_of(text)
             context = " ".join(calls.get(call_id, "") for call_id in message.answers)
             role = "tool" if message.answers else message.role
             turn = turns[log_message.id][0]
             sources.append(Source(log_message.id, role, text, turn, log_message.at, context))
         self._passages.add(sources)
-        self._known_words.read(sources[number].text for number in self._visible)
 
     def search(self, query: str, *, limit: int, max_tokens: int, count_tokens: Callable[[str], int]) -> list[Passage]:
         """Return the passages that match a query, best first."""
@@ -179,7 +177,7 @@ class LogIndex:
             max_tokens=max_tokens,
             count_tokens=count_tokens,
             visible=self._visible,
-            known_words=self._known_words.words,
+            known_words=self._known_words,
         )
 
 

@@ -20,7 +20,7 @@ class Passage:
     time: str | None
     """The time at which the message was first seen, in ISO 8601. None if it is not known."""
     text: str
-    """The matching lines. `…` marks what was left out, and the last lines may list names that are near or match too."""
+    """Whole lines or sentences. Those of another message follow its role and id, and `…` marks what was left out."""
     score: float
     is_in_prompt: bool = False
     """True if the prompt still contains the message and its neighbors."""
