@@ -270,6 +270,12 @@ class Check:
         return {str(name): to_count(count) for name, count in fates.items()} if fates else {}
 
     @property
+    def is_exact(self) -> bool:
+        """True if another program has compacted, and both prompts were seen as they were sent."""
+        result = self.event(PrunedMessagesEvent)
+        return result is not None and result.evidence == "exact"
+
+    @property
     def pruned_count(self) -> int:
         """The messages that left the prompt. The ledger has the same number, if the client sent one."""
         pruned = self.event(PrunedMessagesEvent)

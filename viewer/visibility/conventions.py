@@ -142,8 +142,10 @@ BY_KIND: Mapping[str, Mapping[str, Shape]] = {
     "turn": _names("", "turn index agent_name", label),
     "generation": {
         **_names("", "model response_model", label),
-        **_names("", "provider finish_reason service_tier", word),
-        **_names("", "turn attempt cost latency_ms input_tokens output_tokens total_tokens", number),
+        **_names("", "provider finish_reason service_tier request_class", word),
+        **_names(
+            "", "turn attempt cost latency_ms input_tokens output_tokens total_tokens http_status is_aside", number
+        ),
         **_names("", "usage model_config", numbers),
     },
     "tool": {**_names("", "name tool_name server", label), **_names("", "call_id tool_call_id", identifier)},

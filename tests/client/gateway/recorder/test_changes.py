@@ -1,4 +1,4 @@
-"""Appends, edits, branches, cleared results and compactions are told apart from the prompts alone."""
+"""Appends, edits, branches, cleared results and compactions are recognized from the prompts alone."""
 
 from __future__ import annotations
 

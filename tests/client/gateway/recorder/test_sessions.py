@@ -18,7 +18,7 @@ Record = dict[str, Any]
 Turn = Callable[[Sequence[tuple[str, str]], str, int], Record]
 
 
-def said(who: str, number: int) -> str:
+def reply_to(who: str, number: int) -> str:
     return f"The answer has enough words to be recognized: number {number} of {who}, as a person would write it."
 
 
@@ -91,7 +91,7 @@ def conversation(turn: Turn, who: str, turns: int = 3) -> list[Record]:
     records = []
     for number in range(turns):
         history.append(("user", f"Question {number} of {who}, please."))
-        reply = said(who, number)
+        reply = reply_to(who, number)
         records.append(turn(history, reply, number))
         history.append(("assistant", reply))
     return records
@@ -107,7 +107,7 @@ def test_a_conversation_without_a_name_is_one_session(turn: Turn) -> None:
     assert [request["turn"] for request in requests] == [1, 2, 3]
     assert all(sum(part["tokens"] for part in request["parts"]) == request["tokens"] for request in requests)
     outputs = [str(span["payload"]) for span in recording.of_kind("generation")]
-    assert [said("Ada", number) in output for number, output in enumerate(outputs)] == [True] * 3
+    assert [reply_to("Ada", number) in output for number, output in enumerate(outputs)] == [True] * 3
     users = [event["payload"]["text"] for event in recording.of_kind("custom")]
     assert users == [f"Question {number} of Ada, please." for number in range(3)]
     if turn is not anthropic_turn:
@@ -194,7 +194,7 @@ def test_compressed_requests_and_answers_are_read(coding: str) -> None:
     recording = Recording()
     recording.play([record])
     assert recording.requests()[0]["tokens"] == 90
-    assert said("Ada", 0) in str(recording.of_kind("generation")[0]["payload"])
+    assert reply_to("Ada", 0) in str(recording.of_kind("generation")[0]["payload"])
 
 
 @pytest.mark.parametrize("body", [b"no json", b"[1, 2]", b"\x1f\x8b broken", b""])

@@ -80,7 +80,7 @@ class PromptReader:
         slots: list[Block | tuple[Item, bytes, int]] = []
         prints_of_messages: dict[bytes, tuple[bytes, ...]] = {}
         for raw in body.elements(self.protocol.messages_key({})):
-            digest = hashlib.blake2b(raw, digest_size=16).digest()
+            digest = hashlib.sha256(raw).digest()  # Takes half the time of BLAKE2 on today's processors.
             prints, items = self._prints.get(digest), None
             if prints is None:
                 items = self.protocol.items(fast_json.parse(bytes(raw)))

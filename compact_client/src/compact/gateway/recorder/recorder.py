@@ -86,6 +86,7 @@ class Recorder:
             session.recorder.agent(request.agent_id, name=request.agent_type or None, at=time_text(exchange.started_at))
         call = conversation.begin(exchange, body, request)
         self._calls[exchange.id] = session, call
+        session.open_calls += 1
         self._announce(exchange, session)
         self._send(session)
 
@@ -96,8 +97,11 @@ class Recorder:
         session, call = self._calls.pop(exchange.id, (None, None))
         if session is None or call is None:
             return
+        session.open_calls -= 1
         conversation = session.conversation(call.request.agent_id, exchange.protocol)
         recorded = conversation.finish(exchange, call)
+        session.note_end(call.request.agent_id)
+        self._sessions.pack_idle()
         self._send(session)
         if recorded is not None:
             self._put(session, session.events.request_event(recorded.span, recorded.event))
@@ -143,6 +147,8 @@ class Recorder:
         for number in numbers:
             exchange = self._exchanges.forget(number)
             session, _ = self._calls.pop(exchange.id if exchange else "", (None, None))
+            if session is not None:
+                session.open_calls -= 1
             if session is None and exchange is not None:
                 session = self._sessions.find_named(exchange.headers, exchange.head["path"])
             if session is not None:

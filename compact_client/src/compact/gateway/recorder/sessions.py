@@ -14,37 +14,109 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from compact.agents.agent import Agent, RequestFields, WireRequest
+from compact.agents.agent import Agent, RequestFields, Wire, WireRequest
 from compact.agents.registry import AGENTS
 from compact.delivery import fast_json
+from compact.gateway.recorder.compressed_object import Packed
 from compact.gateway.recorder.conversation import Conversation
 from compact.gateway.recorder.exchanges import Exchange
-from compact.gateway.recorder.prompt import Block
-from compact.gateway.recorder.protocols import Protocol, RequestBody
+from compact.gateway.recorder.protocols import PROTOCOLS, Protocol, RequestBody
 from compact.gateway.recorder.protocols.base import fingerprint
 from compact.ledgers.inferred_ledger import seal_messages
 from compact.recording import SessionEvents, SessionRecorder
 from compact.redaction.log_content import LogRedactor
 
 MAX_SESSIONS = 500
+MAX_LOADED_TOKENS = 6_000_000
+"""The tokens of all prompts that are not compressed. A token is four characters, and about as much for objects."""
 _WITH_WIRE = tuple(agent for agent in AGENTS if agent.wire is not None)
+_SHARED: tuple[type, ...] = (Agent, Wire, LogRedactor, *map(type, PROTOCOLS.values()))
+"""The types of objects that sessions share. They stay as they are when a session is compressed."""
 _MIN_ANSWER_TOKENS = 12
 """A shorter answer, such as "Done.", does not say which conversation it is from."""
 
 
-@dataclass(slots=True)
-class Session:
-    """One session that the gateway has seen."""
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The prints of a conversation, by which a request that continues it is recognized."""
 
-    id: str
-    agent: Agent | None
+    protocol: Protocol
+    sent: tuple[bytes, ...]
+    answer: tuple[bytes, ...]
+    distinct: frozenset[bytes]
+    """The blocks of the answer that are long enough to say which conversation they are from."""
+
+
+@dataclass(slots=True)
+class _Content:
+    """The large part of a session: its prompts."""
+
     recorder: SessionRecorder
     events: SessionEvents
-    redactor: LogRedactor
-    credentials: set[str] = field(default_factory=set)
     conversations: dict[str, Conversation] = field(default_factory=dict)
     prompts: dict[str, tuple[str, str]] = field(default_factory=dict)
     """The calls that may start a sub-agent, and its type, by their prompt."""
+
+
+class Session:
+    """One session that the gateway has seen. While it is idle, its prompts are compressed."""
+
+    def __init__(self, session_id: str, agent: Agent | None, protocol: Protocol, credential: str) -> None:
+        self.id = session_id
+        self.agent = agent
+        self.credentials = {credential}
+        self.redactor = LogRedactor()
+        self.open_calls = 0
+        """The requests that wait for their answers."""
+        self.tails: dict[str, Tail] = {}
+        self.tokens = 0
+        """The estimated tokens of its prompts."""
+        recorder = SessionRecorder(agent.name if agent else protocol.name, protocol.format)
+        recorder.session_id = session_id
+        events = SessionEvents(recorder, session_id=session_id, mask=seal_messages)
+        self._content: _Content | Packed = _Content(recorder, events)
+
+    @property
+    def is_packed(self) -> bool:
+        """True while the prompts are compressed."""
+        return isinstance(self._content, Packed)
+
+    @property
+    def content(self) -> _Content:
+        """The prompts and their recorder."""
+        if isinstance(self._content, Packed):
+            self._content = self._content.unpack()
+        assert isinstance(self._content, _Content)
+        return self._content
+
+    @property
+    def recorder(self) -> SessionRecorder:
+        """The recorder of the session."""
+        return self.content.recorder
+
+    @property
+    def events(self) -> SessionEvents:
+        """The events of the session."""
+        return self.content.events
+
+    @property
+    def conversations(self) -> dict[str, Conversation]:
+        """The conversations by agent. That of the main agent has no name."""
+        return self.content.conversations
+
+    def note_end(self, agent_id: str) -> None:
+        """Remember the end of a conversation after a request."""
+        conversations = self.conversations
+        self.tails[agent_id] = _tail_of(conversations[agent_id])
+        self.tokens = sum(block.tokens for item in conversations.values() for block in item.blocks)
+
+    def pack(self) -> None:
+        """Compress the prompts until they are needed."""
+        content = self.content
+        for conversation in content.conversations.values():
+            for message in (*conversation.thread.prompt.values(), *(block.message for block in conversation.blocks)):
+                message.masked = None  # It is computed again if a compaction needs it.
+        self._content = Packed(content, _SHARED)
 
     def conversation(self, agent_id: str, protocol: Protocol) -> Conversation:
         """Return the conversation of an agent. It is created on first use."""
@@ -57,7 +129,7 @@ class Session:
                 self.agent.wire if self.agent else None,
                 self.redactor.redact,
                 title=self.agent.title if self.agent else "The agent",
-                prompts=self.prompts,
+                prompts=self.content.prompts,
             )
         return conversation
 
@@ -85,6 +157,17 @@ class Sessions:
             session = self._open(("", session_id), session_id, None, exchange.protocol, credential)
         return session, WireRequest(session_id=session.id)
 
+    def pack_idle(self) -> None:
+        """Compress the sessions that were used longest ago, if the others take too much memory."""
+        loaded = [session for session in self._sessions.values() if not session.is_packed]
+        tokens = sum(session.tokens for session in loaded)
+        for session in loaded[:-1]:
+            if tokens <= MAX_LOADED_TOKENS:
+                return
+            if not session.open_calls:
+                tokens -= session.tokens
+                session.pack()
+
     def find_named(self, headers: Mapping[str, str], path: str) -> Session | None:
         """Return the session that the head of a request names, if it has been seen."""
         agent, request = read_request(headers, path, _NoFields())
@@ -110,18 +193,15 @@ class Sessions:
     def _open(
         self, key: tuple[str, str], session_id: str, agent: Agent | None, protocol: Protocol, credential: str
     ) -> Session:
-        recorder = SessionRecorder(agent.name if agent else protocol.name, protocol.format)
-        recorder.session_id = session_id
-        events = SessionEvents(recorder, session_id=session_id, mask=seal_messages)
-        session = Session(session_id, agent, recorder, events, LogRedactor(), {credential})
+        session = Session(session_id, agent, protocol, credential)
         self._sessions[key] = session
         while len(self._sessions) > self._max:
             self._sessions.popitem(last=False)
         return session
 
     def _repeats(self, session: Session, request: WireRequest, protocol: Protocol, body: RequestBody) -> bool:
-        conversation = session.conversations.get(request.agent_id)
-        return conversation is not None and _continues(conversation.blocks, prints_of(protocol, body))
+        tail = session.tails.get(request.agent_id)
+        return tail is not None and _continues(tail, prints_of(protocol, body))
 
     def _find_continued(self, protocol: Protocol, body: RequestBody, credential: str) -> Session | None:
         """Return the session without a name that a request continues: of several, the one with most in common."""
@@ -130,13 +210,15 @@ class Sessions:
         for session in reversed(self._sessions.values()):
             if session.agent is not None or credential not in session.credentials:
                 continue
-            for conversation in session.conversations.values():
-                blocks = conversation.blocks
-                if conversation.protocol is protocol and _continues(blocks, prints):
-                    shared = len(set(prints) & {block.print for block in blocks})
+            for tail in session.tails.values():
+                if tail.protocol is protocol and _continues(tail, prints):
+                    shared = len(set(prints) & {*tail.sent, *tail.answer})
                     if best is None or shared > best[0]:
                         best = shared, session
-        return None if best is None else best[1]
+        if best is None:
+            return None
+        self._sessions.move_to_end(("", best[1].id))
+        return best[1]
 
 
 def read_request(
@@ -158,21 +240,24 @@ def prints_of(protocol: Protocol, body: RequestBody) -> list[bytes]:
     return [fingerprint(protocol.identity(item)) for item in items]
 
 
-def _continues(blocks: Sequence[Block], prints: Sequence[bytes]) -> bool:
+def _tail_of(conversation: Conversation) -> Tail:
+    answer = [block for block in conversation.blocks if block.is_answer]
+    return Tail(
+        conversation.protocol,
+        tuple(block.print for block in conversation.blocks if not block.is_answer),
+        tuple(block.print for block in answer),
+        frozenset(block.print for block in answer if block.tokens >= _MIN_ANSWER_TOKENS),
+    )
+
+
+def _continues(tail: Tail, prints: Sequence[bytes]) -> bool:
     """Return True if a prompt repeats an earlier one with its answer, or at least an answer that is long enough."""
-    if not blocks:
+    if not tail.sent:
         return False
-    answer = [block for block in blocks if block.is_answer]
-    sent = [block.print for block in blocks if not block.is_answer]
-    if list(prints[: len(sent)]) == sent:
+    if tuple(prints[: len(tail.sent)]) == tail.sent:
         # The same request again is a retry if there was no answer, and otherwise another run with the same beginning.
-        return not answer or len(prints) > len(sent)
-    known = set(prints)
-    return any(block.print in known and _is_telling(block) for block in answer)
-
-
-def _is_telling(block: Block) -> bool:
-    return block.tokens >= _MIN_ANSWER_TOKENS
+        return not tail.answer or len(prints) > len(tail.sent)
+    return not tail.distinct.isdisjoint(prints)
 
 
 def _digest(*parts: str) -> str:
