@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from compact.cli import exit_codes
+from compact.cli.terminal import safe_streams
 from compact.exceptions import CompactError, ConfigError, InsufficientBudget
 
 # Module and function of each command. Modules are imported on demand, so that --help and completion stay fast.
@@ -39,6 +40,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         from compact.cli.hooks.run import run
 
         return run(arguments[2] if len(arguments) > 2 else "")
+    with safe_streams():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     from compact.cli.parser import build_parser
 
     options = build_parser().parse_args(arguments)

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from compact.cli import extras
+from compact.cli.terminal import escape, escape_line, unescaped
 
 T = TypeVar("T")
 
@@ -19,11 +20,20 @@ def console(*, to_stderr: bool = False) -> Any:
     """Return a rich console. Stop with the install command if rich is missing."""
     _require_rich()
     from rich.console import Console
+    from rich.segment import Segment
 
-    stream = sys.stderr if to_stderr else sys.stdout
+    class SafeConsole(Console):
+        """A console that escapes all texts. The control sequences are then only those of rich itself."""
+
+        def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+            for segment in super().render(renderable, options):
+                text, style, control = segment
+                yield segment if control else Segment(escape(text), style)
+
+    stream = unescaped(sys.stderr if to_stderr else sys.stdout)
     # A file or a pipe has no width. Without one, rich would fold the columns at 80 characters.
     width = None if stream.isatty() or os.environ.get("COLUMNS") else 160
-    return Console(stderr=to_stderr, highlight=False, width=width)
+    return SafeConsole(file=stream, highlight=False, width=width)
 
 
 def _require_rich() -> None:
@@ -41,7 +51,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, 
         grid.add_column(name, justify="right" if index in right else "left", overflow="fold")
     for row in rows:
         # Text from an agent must not be interpreted as rich markup.
-        grid.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+        grid.add_row(*(cell if isinstance(cell, Text) else Text(escape_line(cell)) for cell in row))
     out.print(grid)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from compact.cli import exit_codes, extras, output
+from compact.cli.terminal import escape_line
 from compact.delivery.endpoint import server_url, without_credentials
 
 # Close codes of the server that a retry would not change.
@@ -98,9 +99,9 @@ class _Tail:
 def _print(event: dict[str, Any]) -> None:
     at = datetime.fromtimestamp((event.get("at") or 0) / 1000, UTC).astimezone()
     line = output.style(f"{at:%H:%M:%S.%f}"[:-3], "dim")
-    line.append(f"  {event['session']}  ", style="dim")
-    line.append(f"{event['kind']:<26}", style=_style(event))
-    line.append(f" {event.get('text') or event.get('name') or ''}")
+    line.append(f"  {escape_line(event['session'])}  ", style="dim")
+    line.append(f"{escape_line(event['kind']):<26}", style=_style(event))
+    line.append(f" {escape_line(event.get('text') or event.get('name') or '')}")
     output.console().print(line)
 
 

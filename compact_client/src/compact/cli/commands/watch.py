@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from compact.agents.registry import AGENTS
 from compact.cli import exit_codes, output
+from compact.cli.terminal import escape_line
 from compact.importers.discovery import LogFilter, LogLocation
 from compact.importers.follower import FileReport, Importer, ImportOptions, default_jobs
 from compact.importers.log_source import size_of
@@ -190,7 +191,7 @@ def _print_rows(reports: list[FileReport], options: argparse.Namespace) -> None:
         output.table("", (*names, "log"), cells, right=(2, 3))
         return
     for row in rows:
-        sys.stdout.write("  ".join(str(row.get(name, "-")) for name in (*names, "file")) + "\n")
+        sys.stdout.write("  ".join(escape_line(row.get(name, "-")) for name in (*names, "file")) + "\n")
 
 
 def _print_news(report: FileReport, options: argparse.Namespace) -> None:
@@ -199,7 +200,7 @@ def _print_news(report: FileReport, options: argparse.Namespace) -> None:
     elif report.session:
         compactions = f", {report.compactions} compaction{'s' if report.compactions > 1 else ''}"
         news = f"{report.events} events{compactions if report.compactions else ''}"
-        sys.stdout.write(f"{datetime.now():%H:%M:%S}  {report.source}  {report.session}  {news}\n")
+        sys.stdout.write(f"{datetime.now():%H:%M:%S}  {report.source}  {escape_line(report.session)}  {news}\n")
         sys.stdout.flush()
     _print_skipped([report])
 
