@@ -142,7 +142,7 @@ class SessionRecorder:
             turn = thread.turns.get(key)
             if turn is None:
                 self._abort_calls(thread, at)
-                turn = thread.turns[key] = len(thread.turns) + 1
+                turn = thread.turns[key] = thread.turn_count + 1
             span = RecordedSpan("generation", model or "model", at, at, model, data={"turn": turn}, key=key)
             thread.generation = span
             if thread is self.own_thread:
@@ -217,10 +217,10 @@ class SessionRecorder:
         A compaction that was begun before keeps its number.
         """
         thread = thread or self.own_thread
-        number, _ = thread.compactions.setdefault(compaction_id, (len(thread.compactions) + 1, EVIDENCE[0]))
+        number, _ = thread.compactions.setdefault(compaction_id, (thread.compaction_count + 1, EVIDENCE[0]))
         before = tuple(thread.prompt.values())
         compaction = Compaction(compaction_id, number, self.source, at, before, self.format, line=line)
-        compaction.thread, compaction.turn = thread.key, len(thread.turns)
+        compaction.thread, compaction.turn = thread.key, thread.turn_count
         return compaction
 
     def compaction(self, compaction: Compaction, name: str, *, newer: Iterable[LogMessage] = ()) -> RecordedSpan | None:

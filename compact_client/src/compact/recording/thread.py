@@ -30,6 +30,20 @@ class Thread:
     """The calls that the model did not wait for. Their results may still come."""
     compactions: dict[str, tuple[int, Evidence]] = field(default_factory=dict)
     """The number of each compaction, and how it is known, by its id."""
+    earlier_turns: int = 0
+    earlier_compactions: int = 0
+    earlier_call: str = ""
+    """The numbers, and the name of the last call, of a recording that this one continues."""
+
+    @property
+    def turn_count(self) -> int:
+        """The number of model calls so far."""
+        return self.earlier_turns + len(self.turns)
+
+    @property
+    def compaction_count(self) -> int:
+        """The number of compactions so far."""
+        return self.earlier_compactions + len(self.compactions)
 
     @property
     def parent(self) -> str:
@@ -39,7 +53,7 @@ class Thread:
     @property
     def last_call(self) -> str:
         """The name that the source gave to the newest model call, or the empty string."""
-        return self.generation.key.removeprefix("generation:") if self.generation is not None else ""
+        return self.generation.key.removeprefix("generation:") if self.generation is not None else self.earlier_call
 
     def set_prompt(self, messages: Iterable[LogMessage]) -> None:
         """Replace the prompt."""

@@ -25,14 +25,10 @@ _CALLS = ("message", "function_call", "custom_tool_call", "local_shell_call")
 
 def read_request(headers: Mapping[str, str], path: str, fields: RequestFields) -> WireRequest | None:
     """Return the session, the thread and the kind of a request."""
-    client = fields.get("client_metadata")
-    metadata = _parse(client.get(_METADATA)) if isinstance(client, dict) else {}
-    metadata = metadata or _parse(headers.get(_METADATA))
-    if not metadata and not (isinstance(client, dict) and client.get("session_id")):
-        return None
-    thread_id = str(metadata.get("thread_id") or headers.get("thread-id") or fields.get("prompt_cache_key") or "")
+    metadata = _read_metadata(headers, fields)
+    thread_id = str(metadata.get("thread_id") or headers.get("thread-id") or "")
     session_id = str(metadata.get("session_id") or headers.get("session-id") or thread_id)
-    if not session_id:
+    if not metadata or not session_id:
         return None
     is_main = thread_id in ("", session_id)
     return WireRequest(
@@ -42,6 +38,12 @@ def read_request(headers: Mapping[str, str], path: str, fields: RequestFields) -
         request_class=_class(metadata, fields, is_main=is_main),
         trigger="auto" if metadata.get("request_kind") == "compaction" else "",
     )
+
+
+def _read_metadata(headers: Mapping[str, str], fields: RequestFields) -> Mapping[str, Any]:
+    client = fields.get("client_metadata")
+    own = client if isinstance(client, dict) else {}
+    return _parse(own.get(_METADATA)) or _parse(headers.get(_METADATA)) or (own if own.get("session_id") else {})
 
 
 def _class(metadata: Mapping[str, Any], fields: RequestFields, *, is_main: bool) -> RequestClass:

@@ -16,6 +16,7 @@ from compact.exceptions import CompactError
 from compact.exporters import AriadneExporter
 from compact.gateway import frames
 from compact.gateway.recorder.recorder import Recorder
+from compact.gateway.recorder.session_numbers import SessionNumbers
 
 _READ_BYTES = 1 << 18
 _NICE = 10
@@ -32,18 +33,23 @@ def main() -> None:
         exporter = AriadneExporter()
         storage = _storage()
         back = _Back(pipe, exporter.url)
+        numbers = SessionNumbers.of_user()
         recorder = Recorder(
-            exporter.emit, archive=storage.save_transcript if storage else None, report_session=back.report_session
+            exporter.emit,
+            archive=storage.save_transcript if storage else None,
+            report_session=back.report_session,
+            numbers=numbers,
         )
         try:
-            _run(pipe, recorder, back)
+            _run(pipe, recorder, back, numbers)
         finally:
+            numbers.save()
             exporter.close(_CLOSE_S)
             if storage is not None:
                 storage.close(_CLOSE_S)
 
 
-def _run(pipe: socket.socket, recorder: Recorder, back: _Back) -> None:
+def _run(pipe: socket.socket, recorder: Recorder, back: _Back, numbers: SessionNumbers) -> None:
     decoder = frames.FrameDecoder()
     pipe.settimeout(_FIGURES_S)
     while True:
@@ -51,6 +57,7 @@ def _run(pipe: socket.socket, recorder: Recorder, back: _Back) -> None:
             data = pipe.recv(_READ_BYTES)
         except TimeoutError:
             back.report_figures(recorder.figures)
+            numbers.save()
             continue
         except OSError:
             return
@@ -62,7 +69,8 @@ def _run(pipe: socket.socket, recorder: Recorder, back: _Back) -> None:
         except frames.FrameError as error:
             log_problem("Ariadne", f"The recorder stops, because the relay's pipe is out of step: {error}")
             return
-        back.report_figures(recorder.figures)
+        if back.report_figures(recorder.figures):
+            numbers.save()
 
 
 class _Back:
@@ -80,11 +88,14 @@ class _Back:
             session["url"] = f"{self._url}/sessions/{quote(session_id, safe='')}/"
         self._send(frames.Kind.SESSION, dict(session))
 
-    def report_figures(self, figures: dict[str, int]) -> None:
+    def report_figures(self, figures: dict[str, int]) -> bool:
+        """Send the figures, once per second, if they have changed. Return True if they were sent."""
         now = time.monotonic()
-        if now >= self._next and figures != self._last:
-            self._next, self._last = now + _FIGURES_S, dict(figures)
-            self._send(frames.Kind.FIGURES, figures)
+        if now < self._next or figures == self._last:
+            return False
+        self._next, self._last = now + _FIGURES_S, dict(figures)
+        self._send(frames.Kind.FIGURES, figures)
+        return True
 
     def _send(self, kind: frames.Kind, value: dict[str, object] | dict[str, int]) -> None:
         with contextlib.suppress(OSError):

@@ -6,6 +6,7 @@ happened, in the same way as from a log of the agent.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -41,6 +42,10 @@ class Call:
     blocks: list[Block] = field(default_factory=list)
     fixed: list[BlockPart] = field(default_factory=list)
     change: PromptChange | None = None
+    is_first: bool = False
+    """True for the first request that was seen of its conversation."""
+    is_continued: bool = False
+    """True if the conversation began before that. The prompt before is then unknown."""
     kept: int = 0
 
 
@@ -147,6 +152,7 @@ class Conversation:
         announced = self._summary is not None or call.request.is_compacted or self._has_new_summary(call.blocks)
         difference = compare(self.blocks, call.blocks, is_announced=announced)
         call.change, call.kept = difference.change, difference.kept
+        call.is_first = difference.change == "start" and not self.blocks
         if difference.change in ("compaction", "clear"):
             self._compact(call, difference.change)
         elif difference.change != "append":
@@ -166,9 +172,10 @@ class Conversation:
     def _read_new_blocks(self, call: Call) -> None:
         known = {block.name for block in self.blocks}
         first = 0
-        if call.change == "start":
-            # The history of a conversation that began before the gateway is not news.
+        if call.is_first:
+            # The history of a conversation that began before the recorder is not news.
             first = max((index + 1 for index, item in enumerate(call.blocks) if item.role == "assistant"), default=0)
+            call.is_continued = first > 0
         for block in call.blocks[first:]:
             if block.name in known:
                 continue
@@ -274,7 +281,8 @@ class Conversation:
             read=frozenset(block.print for block in call.blocks),
             text="\n".join(filter(None, map(self._text, blocks))),
             at=at,
-            duration_ms=round((exchange.ended_at - exchange.started_at) * 1000, 3),
+            # Rounded up, so that the compaction does not start after its request.
+            duration_ms=math.ceil((exchange.ended_at - exchange.started_at) * 1e6 + 1) / 1000,
             trigger=call.request.trigger,
             span=span,
         )
@@ -358,7 +366,7 @@ class Conversation:
             api=self.protocol.name,
             request_class=call.request.request_class,
             turn=span.data.get("turn"),
-            change=call.change,
+            change=None if call.is_continued else call.change,
             tokens=total or sum(part["tokens"] for part in parts),
             parts=parts,
             message_count=len(call.blocks),

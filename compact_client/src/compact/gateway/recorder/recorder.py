@@ -14,6 +14,7 @@ from compact.gateway.recorder.conversation import Call, time_text
 from compact.gateway.recorder.exchanges import Exchange, Exchanges
 from compact.gateway.recorder.protocols import RequestBody
 from compact.gateway.recorder.response_chains import ResponseChains
+from compact.gateway.recorder.session_numbers import SessionNumbers
 from compact.gateway.recorder.sessions import Session, Sessions
 from compact.recording import ArchiveTranscript
 
@@ -29,12 +30,14 @@ class Recorder:
         *,
         archive: ArchiveTranscript | None = None,
         report_session: Callable[[str, str], None] = lambda client, session_id: None,
+        numbers: SessionNumbers | None = None,
     ) -> None:
         self.figures = {"exchanges": 0, "events": 0, "gaps": 0, "gap_bytes": 0, "unreadable": 0}
         self._emit = emit
         self._archive = archive
         self._report_session = report_session
         self._exchanges = Exchanges()
+        self._numbers = numbers or SessionNumbers()
         self._sessions = Sessions()
         self._chains = ResponseChains()
         self._calls: dict[str, tuple[Session, Call]] = {}
@@ -81,7 +84,10 @@ class Recorder:
             return
         exchange.input = body
         session, request = self._sessions.find(exchange, body)
+        is_known = request.agent_id in session.conversations
         conversation = session.conversation(request.agent_id, exchange.protocol)
+        if not is_known and self._numbers.restore(session.id, conversation.thread):
+            conversation.has_gap = True
         if request.agent_id:
             session.recorder.agent(request.agent_id, name=request.agent_type or None, at=time_text(exchange.started_at))
         call = conversation.begin(exchange, body, request)
@@ -101,6 +107,7 @@ class Recorder:
         conversation = session.conversation(call.request.agent_id, exchange.protocol)
         recorded = conversation.finish(exchange, call)
         session.note_end(call.request.agent_id)
+        self._numbers.note(session.recorder, conversation.thread)
         self._sessions.pack_idle()
         self._send(session)
         if recorded is not None:
