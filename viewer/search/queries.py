@@ -46,6 +46,8 @@ SELECT cell, session_key, session_day, item, seq, trace_id, span_id, message FRO
 WHERE session_day BETWEEN %s AND %s AND ({conditions}){after}
 ORDER BY session_day DESC, seq DESC, item DESC LIMIT %s
 """
+# The start of a cursor within the matches that have the identifiers of a query as they are.
+_EXACT = "exact."
 _CONDITION = "words @@ %s::tsquery"
 _HAS_LABEL = (
     " AND EXISTS (SELECT 1 FROM ingest_label l WHERE l.cell = ingest_search.cell"
@@ -96,9 +98,12 @@ class _Match:
     span_id: str | None
     message: bytes | None
 
+    is_exact: bool = False
+    """True if the match has the identifiers of the query as they are. Such matches come first."""
+
     @property
     def cursor(self) -> str:
-        return f"{self.day:%Y%m%d}.{self.seq}.{self.item.hex}"
+        return f"{_EXACT if self.is_exact else ''}{self.day:%Y%m%d}.{self.seq}.{self.item.hex}"
 
 
 def search(
@@ -112,15 +117,23 @@ def search(
 ) -> Page:
     """Return the sessions, messages, summaries and spans that contain all words of `text`, newest first.
 
+    Those that have its identifiers and paths as they are come before those that have only their parts.
+
     `projects` has the projects that the reader has access to, each with the part of its sessions that they see. Words
     match as prefixes. `cursor` is that of the previous page. `session` limits the search to one session, and
     `with_labels` to sessions with these values by kind, such as `{"environment": "production"}`.
     """
     query = Query.parse(text)
-    after = _parse_cursor(cursor)
+    after = _parse_cursor(cursor.removeprefix(_EXACT))
     if not projects or sum(map(len, query.terms)) < MIN_CHARS:
         return Page([], None, has_content=False)
-    matches = _find(projects, query, limit + 1, after, session, with_labels or {})
+    scope = (session, with_labels or {})
+    matches: list[_Match] = []
+    if query.has_names and (after is None or cursor.startswith(_EXACT)):
+        matches = _find(projects, query, limit + 1, after, *scope, only_exact=True)
+    if len(matches) <= limit:
+        rest = None if cursor.startswith(_EXACT) else after
+        matches += _find(projects, query, limit + 1 - len(matches), rest, *scope, only_exact=False)
     next_cursor = matches[limit - 1].cursor if len(matches) > limit else None
     results = list(_results(projects, query, matches[:limit]))
     if after is None and session is None and not with_labels:
@@ -136,15 +149,22 @@ def _find(
     after: tuple[date, int, UUID] | None,
     session: UUID | None,
     with_labels: Mapping[str, str],
+    *,
+    only_exact: bool,
 ) -> list[_Match]:
-    """Return the newest matches. Older days are only read if the newer ones have too few."""
+    """Return the newest matches. Older days are only read if the newer ones have too few.
+
+    With `only_exact`, identifiers match as they are, and otherwise only what such a search does not find.
+    """
     oldest, newest = _oldest_day(projects), timezone.now().date()
     if after is not None:
         newest = min(newest, after[0])
     condition = f"(cell = ANY(%s) AND {_CONDITION}{_HAS_LABEL * len(with_labels)})"
     parameters: list[Any] = []
     for project_id, visibility in projects.items():
-        parameters += [cells_of(project_id), query.tsquery(project_id, with_content=visibility is Visibility.CONTENT)]
+        with_content = visibility is Visibility.CONTENT
+        words = query.tsquery(project_id, with_content=with_content, only_exact=only_exact)
+        parameters += [cells_of(project_id), words]
         for kind, value in with_labels.items():
             parameters += [labels.visible_keys(kind, value, visibility), value]
     conditions = " OR ".join([condition] * len(projects))
@@ -161,14 +181,14 @@ def _find(
         while newest >= oldest and len(matches) < limit:
             first = max(oldest, newest - timedelta(days=days - 1))
             cursor.execute(statement, [first, newest, *parameters, *extra_parameters, limit - len(matches)])
-            matches += [_match(row) for row in cursor.fetchall()]
+            matches += [_match(row, is_exact=only_exact) for row in cursor.fetchall()]
             newest, days = first - timedelta(days=1), days * 4
     return matches
 
 
-def _match(row: Sequence[Any]) -> _Match:
+def _match(row: Sequence[Any], *, is_exact: bool) -> _Match:
     cell, key, day, item, seq, trace_id, span_id, message = row
-    return _Match(cell, key, day, item, seq, trace_id, span_id, None if message is None else bytes(message))
+    return _Match(cell, key, day, item, seq, trace_id, span_id, None if message is None else bytes(message), is_exact)
 
 
 def _oldest_day(projects: Iterable[int]) -> date:

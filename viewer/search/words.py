@@ -84,10 +84,27 @@ class Query:
         terms = dict.fromkeys(term[:MAX_WORD_CHARS] for term in _terms(text[:500]))
         return cls(list(terms)[:MAX_QUERY_WORDS])
 
-    def tsquery(self, project_id: int, *, with_content: bool) -> str:
-        """Return the query for Postgres: every term as a prefix, or all of its parts."""
+    @property
+    def has_names(self) -> bool:
+        """True if a term is an identifier, a path or an address."""
+        return any(self._is_name(term) for term in self.terms)
+
+    def tsquery(self, project_id: int, *, with_content: bool, only_exact: bool = False) -> str:
+        """Return the query for Postgres: every term as a prefix, or all of its parts.
+
+        With `only_exact`, identifiers and paths match as they are, and otherwise only what such a query does not find.
+        """
         kinds = (PUBLIC, CONTENT) if with_content else (PUBLIC,)
-        return " & ".join(_any(self._alternatives(term), project_id, kinds) for term in self.terms)
+        words = {term: _any(self._alternatives(term), project_id, kinds) for term in self.terms}
+        exact = {term: _exact(term, project_id, kinds) for term in self.terms if self._is_name(term)}
+        if only_exact:
+            return " & ".join({**words, **exact}.values())
+        others = f" & !({' & '.join(exact.values())})" if exact else ""
+        return " & ".join(words.values()) + others
+
+    @staticmethod
+    def _is_name(term: str) -> bool:
+        return len(list(filter(None, _PART.split(term)))) > 1
 
     def _alternatives(self, term: str) -> list[list[str]]:
         parts = [part for part in _PART.split(term) if part]
@@ -110,6 +127,10 @@ def _any(alternatives: list[list[str]], project_id: int, kinds: Sequence[str]) -
         for kind in kinds
     ]
     return "(" + " | ".join(f"({group})" for group in groups) + ")"
+
+
+def _exact(term: str, project_id: int, kinds: Sequence[str]) -> str:
+    return "(" + " | ".join(_quote(f"{project_id}{kind}{term}") for kind in kinds) + ")"
 
 
 def _quote(lexeme: str) -> str:

@@ -9,11 +9,15 @@ from typing import Any
 import httpx2
 import pytest
 from channels.db import database_sync_to_async
+from compact import TiktokenEstimator
+from compact.importers.conversation import Conversation
+from compact.importers.uncompaction import LogIndex
 from django.contrib.auth.models import User
 from django.utils import timezone
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from people import create_project, create_session, create_user
+from recall_cases import CASES, MESSAGES
 
 from ingest.models import Project, Session, Span
 from viewer.accounts import api_tokens
@@ -211,3 +215,23 @@ async def test_a_request_without_a_valid_token_is_rejected(authorization: str, d
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=endpoint.application)) as http:
         answer = await http.post(URL, json={}, headers={"Authorization": f"Bearer {stranger}"})
         assert answer.status_code == 403
+
+
+@pytest.mark.parametrize(("question", "found"), CASES)
+async def test_http_and_stdio_give_the_same_passages_in_the_same_order(question: str, found: str, db: None) -> None:
+    def add() -> str:
+        project = create_project("alice")
+        session = create_session(project, session_id="checkout", text="hello")
+        items = [{"role": role, "content": text} for role, text in MESSAGES]
+        add_span(session, "g1", "generation", payload={"input": items})
+        return token_for(create_user("developer", project))
+
+    items = [{"role": role, "content": text} for role, text in MESSAGES]
+    index = LogIndex(Conversation(items, format="chat"))
+    local = index.search(question, limit=8, max_tokens=1_680, count_tokens=TiktokenEstimator().count_tokens)
+    async with connect(await database_sync_to_async(add)()) as client:
+        answer = await call(client, "recall", query=question, session="checkout")
+    expected = [passage.text.splitlines()[0] for passage in local]
+    assert found in local[0].text and found in answer.partition("\n\n")[0]
+    places = [answer.index(line) for line in expected if not line.startswith("[")]
+    assert places == sorted(places)

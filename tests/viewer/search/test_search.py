@@ -331,3 +331,21 @@ def test_the_marks_of_a_summary_are_not_searched() -> None:
     """They tell a model that the text is a summary. Every summary has them, so they would match all of them."""
     text = "<COMPACT-SUMMARY v4>\n[Summary v1.0 task_state]\n## Goals\n- Ship the ledger"
     assert message_texts({"role": "user", "content": text}) == ["## Goals\n- Ship the ledger"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 20])
+def test_an_exact_identifier_comes_before_its_parts(db: None, limit: int) -> None:
+    """Each page continues the one before, and nothing is shown twice."""
+    ours, theirs = create_project("ours"), create_project("theirs")
+    add_session(ours, "exact", "The value is secret_key_base in config.")
+    for number in range(3):
+        add_session(ours, f"parts-{number}", f"The secret {number} is a key, the base of it.")
+    add_session(theirs, "other", "Flamingo has a secret_key_base too.")
+    for owner in (ours, theirs):
+        indexer.catch_up(owner.pk)
+    names, cursor = [], ""
+    while cursor is not None:
+        page = queries.search({ours.pk: CONTENT}, "secret_key_base", limit=limit, cursor=cursor)
+        names += [result.session.session_id for result in page.results]
+        cursor = page.cursor
+    assert names[0] == "exact" and sorted(names) == ["exact", "parts-0", "parts-1", "parts-2"]

@@ -15,7 +15,7 @@ from compact.ledgers.inferred_ledger import UNDISCLOSED, InferredLedger, infer_l
 from compact.messages import Message
 from compact.messages.codecs import get_codec
 from compact.messages.codecs.quarantine import decode_item
-from compact.recall import Passage, PassageIndex, Source, words_of
+from compact.recall import Passage, PassageIndex, Source
 from compact.recall.sections import searchable_text
 from compact.redaction.view import mask_conversation
 
@@ -148,21 +148,17 @@ def main_compactions(conversation: Conversation) -> list[Compaction]:
 
 
 class LogIndex:
-    """The search index of one log."""
+    """The search index of one log. It ranks as the server does, which does not know the prompt of the moment."""
 
     def __init__(self, conversation: Conversation) -> None:
         messages = _log_messages(conversation)
-        self._visible = {message.id for message in conversation.context}
         self._passages = PassageIndex()
-        self._known_words: set[str] = set()
         sources: list[Source] = []
         calls: dict[str, str] = {}
         turns = _turns(conversation)
         for log_message, message in zip(messages, _mask(messages, conversation), strict=True):
             calls.update({call.id: f"{call.name} {call.arguments[:_MAX_CONTEXT_CHARS]}" for call in message.tool_calls})
             text = searchable_text(message)
-            if log_message.id in self._visible:
-                self._known_words |= words_of(text)
             context = " ".join(calls.get(call_id, "") for call_id in message.answers)
             role = "tool" if message.answers else message.role
             turn = turns[log_message.id][0]
@@ -176,8 +172,6 @@ class LogIndex:
             limit=limit,
             max_tokens=max_tokens,
             count_tokens=count_tokens,
-            visible=self._visible,
-            known_words=self._known_words,
         )
 
 

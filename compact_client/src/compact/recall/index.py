@@ -93,6 +93,11 @@ class PassageIndex:
             self._db.executemany(INSERT_WORDS, documents(sections))
             self._db.execute("COMMIT")
 
+    def candidates(self, query: str) -> Candidates:
+        """Return the sections that have terms of a query, for the program that fits the weights."""
+        with self._lock:
+            return find_candidates(self._db, self.store, query)
+
     def search(
         self,
         query: str,
@@ -144,17 +149,26 @@ def search(
     excluded: Collection[str] = (),
 ) -> list[Passage]:
     """Return the best passages of the sections in a store."""
+    candidates = find_candidates(db, store, text, excluded)
+    ranked = rank(candidates, prompt)
+    room = Room(limit, max_tokens, count_tokens)
+    return build_passages(ranked, candidates.read, room, candidates.query, prompt) if limit > 0 else []
+
+
+def find_candidates(
+    db: sqlite3.Connection, store: SectionStore, text: str, excluded: Collection[str] = ()
+) -> Candidates:
+    """Return the sections that have terms of a query."""
     query = Query.parse(text)
-    if not query.terms or limit < 1:
-        return []
 
     def read(row: int) -> list[Section]:
         sections = store.read(row)
         return sections if sections and sections[0].source.id not in excluded else []
 
     candidates = Candidates(read, query, len(excluded))
-    _look_up(db, store.ranges(), candidates)
-    return build_passages(rank(candidates, prompt), read, Room(limit, max_tokens, count_tokens), query, prompt)
+    if query.terms:
+        _look_up(db, store.ranges(), candidates)
+    return candidates
 
 
 def _look_up(db: sqlite3.Connection, ranges: Sequence[tuple[int, int]], candidates: Candidates) -> None:
