@@ -103,6 +103,9 @@ def test_a_session_is_delivered_and_its_client_gets_its_page(tmp_path: Path, rec
     assert [session["client"] for session in sessions] == ["terminal-1"]
     assert sessions[0]["url"].endswith(f"/sessions/{sessions[0]['session_id']}/")
     assert [change for _, change in turns(events_of(receiver))].count("compaction") == 1
+    states = [event["properties"]["state"] for event in events_of(receiver) if event.get("kind") == "compact.archival"]
+    assert states == ["queued", "stored"]
+    assert [request.path.partition("?")[0] for request in receiver.requests].count("/ingest/transcripts") == 1
 
 
 def test_a_killed_recorder_continues_its_numbers(tmp_path: Path, receiver: Receiver) -> None:

@@ -15,6 +15,7 @@ from compact.delivery.stderr import log_problem
 from compact.exceptions import CompactError
 from compact.exporters import AriadneExporter
 from compact.gateway import frames
+from compact.gateway.recorder.archive_answers import ArchiveAnswers
 from compact.gateway.recorder.recorder import Recorder
 from compact.gateway.recorder.session_numbers import SessionNumbers
 
@@ -34,8 +35,11 @@ def main() -> None:
         storage = _storage()
         back = _Back(pipe, exporter.url)
         numbers = SessionNumbers.of_user()
+        answers = ArchiveAnswers(exporter.emit)
+        if storage is not None:
+            storage.listen(answers.accept)
         recorder = Recorder(
-            exporter.emit,
+            answers.emit,
             archive=storage.save_transcript if storage else None,
             report_session=back.report_session,
             numbers=numbers,
@@ -44,9 +48,10 @@ def main() -> None:
             _run(pipe, recorder, back, numbers)
         finally:
             numbers.save()
-            exporter.close(_CLOSE_S)
+            # The archive first, because its answers are events.
             if storage is not None:
                 storage.close(_CLOSE_S)
+            exporter.close(_CLOSE_S)
 
 
 def _run(pipe: socket.socket, recorder: Recorder, back: _Back, numbers: SessionNumbers) -> None:
