@@ -12,7 +12,7 @@ export PROCESSES ?= 1
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-client test-matrix test-release dist docs lint lint-fast format types requirements bench histories soak lock browser clean
+.PHONY: help up test test-client test-matrix test-agents test-release dist docs lint lint-fast format types requirements bench histories soak lock browser clean
 
 help: ## list all targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ test-client: $(VENV)/.dev $(CLIENT_VENV)/.ready ## run the client tests against 
 
 test-matrix: $(VENV)/.dev ## test the oldest and newest version of each optional package, which takes minutes
 	@$(BIN)/python -m tools.version_matrix $(MATRIX)
+
+test-agents: $(VENV)/.dev ## run real agents from npm, in pinned versions, behind the gateway
+	@$(BIN)/python -m pytest tests/real_agents -p no:cacheprovider $(PYTEST_ARGS)
 
 test-release: $(VENV)/.dev ## build both distributions, install them into a clean environment and run them
 	@$(BIN)/python -m pytest -m release tests/docs/test_wheels.py $(PYTEST_ARGS)

@@ -47,7 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=_ENVIRONMENT + _EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {installed_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add_command in (
         _add_compact, _add_dry_run, _add_diff, _add_remember, _add_uncompact, _add_mcp, _add_run, _add_gateway,
@@ -57,7 +57,8 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _version() -> str:
+def installed_version() -> str:
+    """Return the version of this distribution."""
     try:
         return version("compact-client")
     except PackageNotFoundError:

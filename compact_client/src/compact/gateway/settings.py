@@ -14,7 +14,7 @@ from compact.gateway.upstreams import Upstream, parse_upstreams
 DEFAULT_PORT = 4319
 VARIABLE = "ARIADNE_GATEWAY_SETTINGS"
 RECORDER = (sys.executable, "-m", "compact.gateway.recorder")
-_BUFFER_BYTES = 12 << 20
+_BUFFER_BYTES = 10 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,8 @@ class GatewaySettings:
     """The descriptor of a listening socket, from the process before an upgrade."""
     ready: int = -1
     """The descriptor of a pipe to write to when the gateway accepts connections."""
+    version: str = ""
+    """The version of the distribution. Reading it costs memory that the relay does not spend."""
     upstreams: Mapping[str, Upstream] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ import time
 from typing import NoReturn
 
 from compact.cli import exit_codes, output
+from compact.cli.parser import installed_version
 from compact.delivery.endpoint import configured_url
 from compact.gateway.launcher import RunningGateway, find_gateway
 from compact.gateway.settings import RECORDER, GatewaySettings
@@ -68,6 +69,7 @@ def gateway_settings(options: argparse.Namespace, *, token: str = "", is_leased:
             is_http_only=options.http and not is_leased,
             recorder=RECORDER if configured_url() else (),
             is_leased=is_leased,
+            version=installed_version(),
         )
     except UpstreamError as error:
         raise exit_codes.Stop(exit_codes.USAGE, str(error)) from None

@@ -79,7 +79,24 @@ class ChunkedBody:
         """Read chunks. Raise `HeadError` if they are malformed."""
         end = len(data)
         while start < end and not self.is_done:
+            if self._state is _State.SIZE and not self._line:
+                start = self._read_whole_chunks(data, start, content)
+                if start == end:
+                    break
             start = self._read_data(data, start, content) if self._missing else self._read_line(data, start)
+        return start
+
+    def _read_whole_chunks(self, data: bytes, start: int, content: list[bytes]) -> int:
+        """Read the chunks of the usual form that are complete, which is most of them, in few steps."""
+        while (newline := data.find(b"\r\n", start, start + _MAX_DIGITS)) > 0:
+            digits = data[start:newline]
+            # Other forms, such as a size with an extension, are read step by step.
+            size = 0 if digits.strip(_HEX) else int(digits, 16)
+            end = newline + 2 + size
+            if not size or data[end : end + 2] != b"\r\n":
+                break
+            content.append(data[newline + 2 : end])
+            start = end + 2
         return start
 
     def _read_data(self, data: bytes, start: int, content: list[bytes]) -> int:

@@ -8,12 +8,13 @@ import contextlib
 import os
 import ssl
 from collections.abc import Callable, Mapping
+from typing import cast
 from urllib.parse import unquote, urlsplit
 
 from compact.gateway.upstreams import Upstream
 
-_CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
-"""Where agents look for the certificates of a company. A direct connection would accept them."""
+_CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+"""Where agents look for the certificates of a company, beside the SSL_CERT_FILE of OpenSSL."""
 
 
 class Dialer:
@@ -21,12 +22,13 @@ class Dialer:
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._tls = tls_context(environment)
-        self._environment = environment
+        # Like other programs, prefer the names in lower case.
+        self._variables = {name.lower(): value for name, value in sorted(environment.items()) if value}
 
     async def dial(self, upstream: Upstream, protocol: Callable[[], asyncio.Protocol]) -> None:
         """Connect a protocol to an upstream."""
         loop = asyncio.get_running_loop()
-        proxy = proxy_of(upstream, self._environment)
+        proxy = proxy_of(upstream, self._variables)
         if proxy:
             await self._dial_through(proxy, upstream, protocol)
         elif upstream.is_tls:
@@ -75,8 +77,7 @@ class _Tunnel(asyncio.Protocol):
         self._request = "\r\n".join([*lines, "", ""]).encode("latin-1")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        transport.write(self._request)
+        cast(asyncio.WriteTransport, transport).write(self._request)
 
     def data_received(self, data: bytes) -> None:
         self._answer += data
@@ -93,9 +94,8 @@ class _Tunnel(asyncio.Protocol):
             self.is_open.set_exception(exc or OSError("The proxy of the environment closed the connection."))
 
 
-def proxy_of(upstream: Upstream, environment: Mapping[str, str]) -> str:
-    """Return the proxy that a direct connection would use, or the empty string."""
-    variables = {name.lower(): value for name, value in environment.items() if value}
+def proxy_of(upstream: Upstream, variables: Mapping[str, str]) -> str:
+    """Return the proxy that a direct connection would use, or the empty string. Names are in lower case."""
     for item in variables.get("no_proxy", "").split(","):
         name = item.strip().lower().lstrip(".")
         if name == "*" or (name and (upstream.host.lower() == name or upstream.host.lower().endswith(f".{name}"))):
@@ -114,11 +114,11 @@ def tls_context(environment: Mapping[str, str]) -> ssl.SSLContext:
         import certifi
 
         context.load_verify_locations(certifi.where())
-    for variable in _CA_VARIABLES:
-        if environment.get(variable):
-            # An agent that cannot read its own variable fails in its own way.
-            with contextlib.suppress(OSError, ssl.SSLError):
-                context.load_verify_locations(environment[variable])
+    # One file has a hundred certificates, and often several variables name the same one.
+    for path in {environment.get(variable, "") for variable in _CA_VARIABLES} - {"", environment.get("SSL_CERT_FILE")}:
+        # An agent that cannot read its own variable fails in its own way.
+        with contextlib.suppress(OSError, ssl.SSLError):
+            context.load_verify_locations(path)
     # The agent speaks HTTP/1.1 to the gateway, and its bytes are forwarded as they are.
     context.set_alpn_protocols(["http/1.1"])
     return context

@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 
 from compact.delivery.endpoint import configured_url, without_credentials
 from compact.gateway.frames import Kind
@@ -45,7 +44,7 @@ class Relay:
     def __init__(self, settings: GatewaySettings, listener: socket.socket) -> None:
         self.settings = settings
         self.key = user_key()
-        self.version = _version()
+        self.version = settings.version
         self.server = without_credentials(configured_url())
         self.metrics = Metrics()
         self.recorder = RecorderProcess(settings.recorder, settings.buffer_bytes)
@@ -224,13 +223,6 @@ def listen(settings: GatewaySettings) -> socket.socket:
         listener.close()
         raise
     return listener
-
-
-def _version() -> str:
-    try:
-        return version("compact-client")
-    except PackageNotFoundError:
-        return ""
 
 
 def _write_line(text: str) -> None:

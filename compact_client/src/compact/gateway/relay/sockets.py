@@ -7,6 +7,7 @@ import socket
 import struct
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+_LOOPBACK = {"127.0.0.1", "::1"}
 _POLL_S = 0.005
 _MAX_WAIT_S = 5.0
 
@@ -14,8 +15,9 @@ _MAX_WAIT_S = 5.0
 def keep_alive(transport: asyncio.BaseTransport) -> None:
     """Let the kernel probe a connection that is idle for long, as the providers' own clients do."""
     connection = transport.get_extra_info("socket")
-    if connection is None or connection.family not in {socket.AF_INET, socket.AF_INET6}:
-        return
+    peer = transport.get_extra_info("peername")
+    if connection is None or not peer or peer[0] in _LOOPBACK:
+        return  # The kernel knows when a program of this machine has gone.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 60), ("TCP_KEEPCNT", 5)):
         if hasattr(socket, name):
