@@ -46,6 +46,7 @@ class ClientConnection(asyncio.Protocol):
         self._has_upstream_ended = False
         self._is_paused = False
         self._lease = ""
+        self._is_unused = True
 
     # From the agent
 
@@ -57,6 +58,7 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Forward bytes."""
+        self._is_unused = False
         self._relay.metrics.received_bytes += len(data)
         if self._is_discarding:
             return
@@ -158,8 +160,13 @@ class ClientConnection(asyncio.Protocol):
         return self._answers.is_idle and self._body is None and not self._head and not self._held
 
     def close_if_idle(self) -> None:
-        """Close between two requests. The gateway is shutting down."""
-        if self.is_idle:
+        """Close between two requests, for a shutdown. The first request of a new connection may be on its way."""
+        if self.is_idle and not self._is_unused:
+            self._transport.close()
+
+    def close_if_unused(self) -> None:
+        """Close a connection without any request."""
+        if self._is_unused:
             self._transport.close()
 
     def abort(self) -> None:

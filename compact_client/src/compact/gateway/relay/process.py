@@ -35,6 +35,7 @@ _RECORDER_CLOSE_S = 10.0
 _UPGRADE_TIMEOUT_S = 30.0
 _ERROR_INTERVAL_S = 5.0
 _FIRST_LEASE_S = 30.0
+_UNUSED_S = 2.0
 _MAX_CLIENTS = 10_000
 
 
@@ -165,7 +166,12 @@ class Relay:
             self._server.close()
         for connection in list(self.connections):
             connection.close_if_idle()
+        self._loop.call_later(_UNUSED_S, self._close_unused)
         self.note_closed()
+
+    def _close_unused(self) -> None:
+        for connection in list(self.connections):
+            connection.close_if_unused()
 
     def _on_upgrade(self) -> None:
         """Start the program again on the same socket. This process ends after its streams."""
