@@ -100,18 +100,21 @@ def _add(
             continue
         seen.add((name, extras))
         package = _find_distribution(name)
-        needs = [
-            need
-            for need in map(Requirement, (package.requires if package else None) or ())
-            if any(_applies(need, extra) for extra in ("", *extras)) and canonicalize_name(need.name) in versions
-        ]
+        needs = [need for need in _needs(package, extras) if canonicalize_name(need.name) in versions]
         component = components.get(name) or Component(name, versions[name], _license(package), [])
         component.needs = sorted({*component.needs, *(str(canonicalize_name(need.name)) for need in needs)})
         component.is_required = component.is_required or is_required
-        for need in needs:
-            need.marker = None  # it applies, perhaps because of an extra
         components[name] = component
         waiting += needs
+
+
+def _needs(package: Distribution | None, extras: Iterable[str]) -> list[Requirement]:
+    """Return what a package and its extras need on this machine, without the markers that say so."""
+    requirements = map(Requirement, (package.requires if package else None) or ())
+    needs = [need for need in requirements if any(_applies(need, extra) for extra in ("", *extras))]
+    for need in needs:
+        need.marker = None
+    return needs
 
 
 def _applies(requirement: Requirement, extra: str) -> bool:

@@ -69,22 +69,26 @@ def _heads(items: Any) -> tuple[list[str], bool]:
     for op, value in items:
         if op in _NO_TEXT:
             continue
-        if op is ops.LITERAL:
-            heads = [head + chr(value) for head in heads]
-            continue
-        if op is ops.IN and len(value) <= _MAX_CHOICES and all(kind is ops.LITERAL for kind, _ in value):
-            heads = [head + chr(code) for head in heads for _, code in value]
-            continue
-        if op is ops.SUBPATTERN:
-            branches = [_heads(value[3])]
-        elif op is ops.BRANCH:
-            branches = [_heads(branch) for branch in value[1]]
-        else:
+        branches = _branches(op, value)
+        if branches is None:
             return heads, True
         heads = [head + tail for head in heads for tails, _ in branches for tail in tails]
         if any(is_open for _, is_open in branches):
             return heads, True
     return heads, False
+
+
+def _branches(op: Any, value: Any) -> list[tuple[list[str], bool]] | None:
+    """Return the literal texts of each alternative of one item. None if it is no literal."""
+    if op is ops.LITERAL:
+        return [([chr(value)], False)]
+    if op is ops.IN and len(value) <= _MAX_CHOICES and all(kind is ops.LITERAL for kind, _ in value):
+        return [([chr(code) for _, code in value], False)]
+    if op is ops.SUBPATTERN:
+        return [_heads(value[3])]
+    if op is ops.BRANCH:
+        return [_heads(branch) for branch in value[1]]
+    return None
 
 
 def main() -> int:

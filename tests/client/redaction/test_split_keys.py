@@ -1,4 +1,4 @@
-"""A vendor's key that is split over two messages is found in both, whoever wrote them."""
+"""A vendor's key that is split over two messages is found in both, for each pair of roles."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from compact.cli import extras
-from compact.cli.terminal import escape, escape_line, unescaped
+from compact.cli.terminal import escape, escape_line, underlying_stream
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ def console(*, to_stderr: bool = False) -> Any:
                 text, style, control = segment
                 yield segment if control else Segment(escape(text), style)
 
-    stream = unescaped(sys.stderr if to_stderr else sys.stdout)
+    stream = underlying_stream(sys.stderr if to_stderr else sys.stdout)
     # A file or a pipe has no width. Without one, rich would fold the columns at 80 characters.
     width = None if stream.isatty() or os.environ.get("COLUMNS") else 160
     return SafeConsole(file=stream, highlight=False, width=width)

@@ -63,7 +63,7 @@ def safe_streams() -> Iterator[None]:
         sys.stdout, sys.stderr = streams
 
 
-def unescaped(stream: Any) -> Any:
+def underlying_stream(stream: Any) -> Any:
     """Return the stream below a safe one, for a writer that escapes its texts itself, such as rich."""
     return stream._stream if isinstance(stream, SafeStream) else stream
 
