@@ -50,7 +50,7 @@ ORDER BY session_day DESC, seq DESC, item DESC LIMIT %s
 _EXACT = "exact."
 _CONDITION = "words @@ %s::tsquery"
 _HAS_LABEL = (
-    " AND EXISTS (SELECT 1 FROM ingest_label l WHERE l.cell = ingest_search.cell"
+    " AND EXISTS (SELECT 1 FROM ingest_label l WHERE l.cell = ANY(%s) AND l.cell = ingest_search.cell"
     " AND l.session_key = ingest_search.session_key AND l.key = ANY(%s::text[]) AND l.value = %s)"
 )
 _SPANS = f"""
@@ -166,7 +166,7 @@ def _find(
         words = query.tsquery(project_id, with_content=with_content, only_exact=only_exact)
         parameters += [cells_of(project_id), words]
         for kind, value in with_labels.items():
-            parameters += [labels.visible_keys(kind, value, visibility), value]
+            parameters += [cells_of(project_id), labels.visible_keys(kind, value, visibility), value]
     conditions = " OR ".join([condition] * len(projects))
     extra = ""
     extra_parameters: list[Any] = []

@@ -32,9 +32,9 @@ class Progress:
 def recount(project_id: int | None = None, *, after: tuple[int, uuid.UUID] | None = None) -> Iterator[Progress]:
     """Count each session after a position again, in its own transaction. Then sum the hours of each cell."""
     cells = stored_cells() if project_id is None else cells_of(project_id)
-    total = Session.objects.filter(cell__in=cells).count()
+    total = sum(Session.objects.filter(cell=cell).count() for cell in cells)
     first_cell, first_key = after or (0, uuid.UUID(int=0))
-    count = Session.objects.filter(cell__in=[cell for cell in cells if cell < first_cell]).count()
+    count = sum(Session.objects.filter(cell=cell).count() for cell in cells if cell < first_cell)
     count += Session.objects.filter(cell=first_cell, session_key__lte=first_key).count()
     for cell in cells:
         if cell < first_cell:

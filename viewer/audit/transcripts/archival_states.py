@@ -27,7 +27,7 @@ _MAX_EVENTS = 500
 _RECENT = f"""
 SELECT session_key, session.session_id, cell, coalesce(span.ended_at, span.started_at), {DATA}
 FROM ingest_span span JOIN ingest_session session USING (cell, session_key)
-WHERE span.kind = %s AND cell = ANY(%s) AND span.session_day >= %s
+WHERE span.kind = %s AND span.cell = ANY(%s) AND session.cell = ANY(%s) AND span.session_day >= %s
 ORDER BY span.seq DESC LIMIT %s
 """  # noqa: S608 - a constant
 
@@ -51,7 +51,7 @@ def unstored_transcripts(projects: Iterable[int], *, now: datetime | None = None
     """Return the transcripts of the last two weeks that agents queued or could not archive, newest first."""
     since, cells = (now or timezone.now()) - timedelta(days=_DAYS), cells_of(*projects)
     with connection.cursor() as cursor:
-        cursor.execute(_RECENT, [ARCHIVAL, cells, since.date(), _MAX_EVENTS])
+        cursor.execute(_RECENT, [ARCHIVAL, cells, cells, since.date(), _MAX_EVENTS])
         rows = cursor.fetchall()
     latest: dict[tuple[uuid.UUID, str], Archival] = {}
     for key, session_id, cell, at, data in rows:
