@@ -324,10 +324,8 @@ class Span(InCell):
     ended_at = models.DateTimeField(null=True)
     tokens = models.IntegerField(null=True)  # shown in the row's token bar
     # Both as `ingest.storage.payloads` writes them. The payload is conversation text, only visible with view_payload.
-    packed_data = models.BinaryField(null=True)
-    packed_payload = models.BinaryField(null=True)
-    data = models.JSONField(null=True)  # the same, in rows of earlier versions
-    payload = models.JSONField(null=True)
+    data = models.BinaryField(null=True)
+    payload = models.BinaryField(null=True)
     arguments_hash = models.BigIntegerField(null=True)  # of a tool call
 
     class Meta:

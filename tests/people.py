@@ -16,7 +16,7 @@ from ingest.archive import transcripts
 from ingest.cells import cells_of
 from ingest.models import Cell, Project, Session, Span, Trace, Transcript, session_key, trace_key
 from ingest.storage.database import partitions
-from ingest.storage.payloads import pack
+from ingest.storage.payloads import pack, pack_data
 from viewer.models import Membership
 
 GROUPS = {"operator": "operators", "developer": "developers", "auditor": "auditors", "admin": "admins"}
@@ -58,6 +58,11 @@ Event = tuple[dict[str, Any], dict[str, Any]]
 """The data and the payload of an event."""
 
 
+def packed(data: Mapping[str, Any]) -> bytes:
+    """Return the stored form of a span's data."""
+    return pack_data(json.dumps(data).encode())
+
+
 def add_events(session: Session, events: Mapping[str, Event], *, seq: int = 2) -> None:
     """Add one span per event, given by kind, without the ingest writer."""
     now = timezone.now()
@@ -73,8 +78,8 @@ def add_events(session: Session, events: Mapping[str, Event], *, seq: int = 2) -
             name=kind,
             started_at=now,
             ended_at=now,
-            data=data,
-            packed_payload=pack(json.dumps(payload).encode()),
+            data=packed(data),
+            payload=pack(json.dumps(payload).encode()),
         )
 
 
@@ -118,6 +123,6 @@ def create_session(owner: Project, *, session_id: str = "s", text: str = "hello"
         name="call",
         started_at=now,
         ended_at=now,
-        packed_payload=pack(json.dumps({"prompt": text}).encode()),
+        payload=pack(json.dumps({"prompt": text}).encode()),
     )
     return session

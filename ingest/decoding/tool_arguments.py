@@ -1,7 +1,6 @@
 """The arguments of a tool call, which tracers send under several names, and a hash that finds repeated calls.
 
-Pure. Texts and hashes are those that Postgres computes for rows of earlier versions, whose payload is jsonb. See
-`viewer.sessions.queries`.
+Pure. The keys of objects are sorted, so that their order does not matter.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def tool_arguments(data: Mapping[str, Any], payload: Any) -> str | None:
         if isinstance(source, Mapping):
             for key in keys:
                 if (value := source.get(key)) is not None:
-                    return value if isinstance(value, str) else json.dumps(_in_order(value), ensure_ascii=False)
+                    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
     return None
 
 
@@ -32,11 +31,3 @@ def arguments_hash(kind: str, data: Mapping[str, Any], payload: Any) -> int | No
     if text is None:
         return None
     return int.from_bytes(md5(text.encode(), usedforsecurity=False).digest()[:8], "big", signed=True)
-
-
-def _in_order(value: Any) -> Any:
-    """Return a value with the keys of its objects in the order of jsonb: by length, then by bytes."""
-    if isinstance(value, Mapping):
-        keys = sorted(value, key=lambda key: (len(key.encode()), key.encode()))
-        return {key: _in_order(value[key]) for key in keys}
-    return [_in_order(item) for item in value] if isinstance(value, list) else value

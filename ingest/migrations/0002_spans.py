@@ -2,9 +2,9 @@
 
 from django.db import migrations
 
-FORWARD = """
--- Each call takes a block of numbers for the rows of one commit.
-CREATE SEQUENCE ingest_seq AS bigint INCREMENT BY 65536 CACHE 1;
+# Each call takes a block of numbers for the rows of one commit.
+CREATE_SEQUENCE = "CREATE SEQUENCE ingest_seq AS bigint INCREMENT BY 65536 CACHE 1"
+CREATE_TABLE = """
 CREATE TABLE ingest_span (
     session_key uuid NOT NULL,
     session_day date NOT NULL,
@@ -22,11 +22,11 @@ CREATE TABLE ingest_span (
     data jsonb NOT NULL DEFAULT '{}',
     payload jsonb,
     PRIMARY KEY (session_key, session_day, trace_id, span_id)
-) PARTITION BY RANGE (session_day);
-CREATE INDEX span_changes ON ingest_span (session_key, seq);
+) PARTITION BY RANGE (session_day)
 """
+FORWARD = [CREATE_SEQUENCE, CREATE_TABLE, "CREATE INDEX span_changes ON ingest_span (session_key, seq)"]
 
-BACKWARD = "DROP TABLE ingest_span; DROP SEQUENCE ingest_seq;"
+BACKWARD = ["DROP TABLE ingest_span", "DROP SEQUENCE ingest_seq"]
 
 
 class Migration(migrations.Migration):

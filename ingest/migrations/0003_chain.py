@@ -2,12 +2,14 @@
 
 from django.db import migrations, models
 
-FORWARD = """
+FORWARD = [
+    """
 CREATE FUNCTION ariadne_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION '% is append-only: % refused', TG_TABLE_NAME, TG_OP USING ERRCODE = 'insufficient_privilege';
-END $$;
-
+END $$
+""",
+    """
 CREATE TABLE ingest_chainlink (
     session_key uuid NOT NULL,
     position integer NOT NULL CHECK (position >= 0),
@@ -21,22 +23,29 @@ CREATE TABLE ingest_chainlink (
     previous text NOT NULL,
     chain text NOT NULL,
     PRIMARY KEY (session_key, position)
-);
-CREATE INDEX chainlink_project ON ingest_chainlink (project_id, session_key);
+)
+""",
+    "CREATE INDEX chainlink_project ON ingest_chainlink (project_id, session_key)",
+    """
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON ingest_chainlink
-    FOR EACH STATEMENT EXECUTE FUNCTION ariadne_append_only();
+    FOR EACH STATEMENT EXECUTE FUNCTION ariadne_append_only()
+""",
+    """
 CREATE TRIGGER no_update BEFORE UPDATE ON ingest_transcript
-    FOR EACH STATEMENT EXECUTE FUNCTION ariadne_append_only();
+    FOR EACH STATEMENT EXECUTE FUNCTION ariadne_append_only()
+""",
+    """
 CREATE TRIGGER no_update BEFORE UPDATE ON ingest_content
-    FOR EACH STATEMENT EXECUTE FUNCTION ariadne_append_only();
-"""
+    FOR EACH STATEMENT EXECUTE FUNCTION ariadne_append_only()
+""",
+]
 
-BACKWARD = """
-DROP TRIGGER no_update ON ingest_content;
-DROP TRIGGER no_update ON ingest_transcript;
-DROP TABLE ingest_chainlink;
-DROP FUNCTION ariadne_append_only();
-"""
+BACKWARD = [
+    "DROP TRIGGER no_update ON ingest_content",
+    "DROP TRIGGER no_update ON ingest_transcript",
+    "DROP TABLE ingest_chainlink",
+    "DROP FUNCTION ariadne_append_only()",
+]
 
 
 class Migration(migrations.Migration):

@@ -3,7 +3,8 @@
 from django.contrib.postgres.search import SearchVectorField
 from django.db import migrations, models
 
-FORWARD = """
+FORWARD = [
+    """
 CREATE TABLE ingest_search (
     session_key uuid NOT NULL,
     session_day date NOT NULL,
@@ -15,10 +16,13 @@ CREATE TABLE ingest_search (
     message bytea,
     words tsvector NOT NULL,
     PRIMARY KEY (session_key, session_day, item)
-) PARTITION BY RANGE (session_day);
+) PARTITION BY RANGE (session_day)
+""",
+    """
 -- A search reads the pending list from start to end, so it is kept short.
-CREATE INDEX search_words ON ingest_search USING gin (words) WITH (gin_pending_list_limit = 512);
-"""
+CREATE INDEX search_words ON ingest_search USING gin (words) WITH (gin_pending_list_limit = 512)
+""",
+]
 BACKWARD = "DROP TABLE ingest_search"
 
 

@@ -1,20 +1,19 @@
 """Add the columns of packed payloads and of the hash of tool arguments.
 
-Adding nullable columns changes no row. Stored payloads stay readable in their old column, and `manage.py pack_payloads`
-converts them in the background.
+Adding nullable columns changes no row. A later migration converts stored payloads.
 """
 
 from django.db import migrations, models
 
 # Fail instead of blocking all writers behind a long query or a backup. The migration can be repeated.
-FORWARD = """
-SET LOCAL lock_timeout = '10s';
-ALTER TABLE ingest_span ADD COLUMN packed_payload bytea, ADD COLUMN arguments_hash bigint;
-"""
-BACKWARD = """
-SET LOCAL lock_timeout = '10s';
-ALTER TABLE ingest_span DROP COLUMN packed_payload, DROP COLUMN arguments_hash;
-"""
+FORWARD = [
+    "SET LOCAL lock_timeout = '10s'",
+    "ALTER TABLE ingest_span ADD COLUMN packed_payload bytea, ADD COLUMN arguments_hash bigint",
+]
+BACKWARD = [
+    "SET LOCAL lock_timeout = '10s'",
+    "ALTER TABLE ingest_span DROP COLUMN packed_payload, DROP COLUMN arguments_hash",
+]
 
 
 def refuse_to_lose_payloads(_apps, schema_editor):

@@ -1,20 +1,23 @@
 """Add the column of packed data, and allow rows without jsonb.
 
-No row changes. Stored data stays readable in its old column, and `manage.py pack_payloads` converts it in the
-background.
+No row changes. A later migration converts stored data.
 """
 
 from django.db import migrations, models
 
 # Fail instead of blocking all writers behind a long query or a backup. The migration can be repeated.
-FORWARD = """
-SET LOCAL lock_timeout = '10s';
-ALTER TABLE ingest_span ADD COLUMN packed_data bytea, ALTER COLUMN data DROP NOT NULL, ALTER COLUMN data DROP DEFAULT;
-"""
-BACKWARD = """
-SET LOCAL lock_timeout = '10s';
-ALTER TABLE ingest_span DROP COLUMN packed_data, ALTER COLUMN data SET DEFAULT '{}', ALTER COLUMN data SET NOT NULL;
-"""
+FORWARD = [
+    "SET LOCAL lock_timeout = '10s'",
+    """
+ALTER TABLE ingest_span ADD COLUMN packed_data bytea, ALTER COLUMN data DROP NOT NULL, ALTER COLUMN data DROP DEFAULT
+""",
+]
+BACKWARD = [
+    "SET LOCAL lock_timeout = '10s'",
+    """
+ALTER TABLE ingest_span DROP COLUMN packed_data, ALTER COLUMN data SET DEFAULT '{}', ALTER COLUMN data SET NOT NULL
+""",
+]
 
 
 def refuse_to_lose_data(_apps, schema_editor):

@@ -33,7 +33,6 @@ from ingest.storage.figures.shared_reports import correct, shared_reports
 from ingest.storage.figures.trends import HourRow
 from ingest.storage.merge import merge, merge_traces
 from ingest.storage.messages import KnownMessages
-from ingest.storage.payloads import DATA, PAYLOAD
 from ingest.storage.session_assignment import Move, SpanGroups
 
 SpanKey = tuple[str, str]
@@ -44,12 +43,12 @@ Days = dict[uuid.UUID, date]
 _FIND_SESSIONS = """
 SELECT session_key, day, trend_model FROM ingest_session WHERE cell = %s AND session_key = ANY(%s::uuid[])
 """
-_FIND_SPANS = f"""
-SELECT s.trace_id, s.span_id, s.parent_id, s.kind, s.name, s.status, s.started_at, s.ended_at, {DATA}, {PAYLOAD}
+_FIND_SPANS = """
+SELECT s.trace_id, s.span_id, s.parent_id, s.kind, s.name, s.status, s.started_at, s.ended_at, data, payload
 FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
 JOIN ingest_span s ON (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)
 WHERE s.cell = %s
-"""  # noqa: S608 - a constant
+"""
 _DELETE_SPANS = """
 DELETE FROM ingest_span s USING unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
 WHERE (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d) AND s.cell = %s
@@ -60,9 +59,9 @@ _COUNT_SPANS = f"SELECT count(*) FROM ingest_span WHERE {_OF_TRACE}"  # noqa: S6
 _MOVE_SPANS = f"""
 WITH gone AS (DELETE FROM ingest_span WHERE {_OF_TRACE} RETURNING *)
 INSERT INTO ingest_span (cell, session_key, session_day, seq, trace_id, span_id, parent_id, kind, name, status,
-  started_at, ended_at, tokens, arguments_hash, data, packed_data, payload, packed_payload)
+  started_at, ended_at, tokens, arguments_hash, data, payload)
 SELECT cell, %s, %s, %s::bigint + row_number() OVER (), trace_id, span_id, parent_id, kind, name, status,
-  started_at, ended_at, tokens, arguments_hash, data, packed_data, payload, packed_payload
+  started_at, ended_at, tokens, arguments_hash, data, payload
 FROM gone ON CONFLICT DO NOTHING
 """  # noqa: S608 - a constant
 _REPORTS = f"""

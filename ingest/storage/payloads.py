@@ -1,8 +1,7 @@
 """The stored form of a span's payload and data: JSON, compressed with zstd if that makes it smaller.
 
 The first byte is the format, so that other ones can be added. Compression happens where a body is decoded, because
-Postgres needs longer to store larger rows. Rows of earlier versions have jsonb in other columns. `PAYLOAD` and `DATA`
-select either of them in the form that `decode` reads.
+Postgres needs longer to store larger rows.
 """
 
 from __future__ import annotations
@@ -21,12 +20,6 @@ from ingest.storage import dictionaries
 from ingest.storage.dictionaries import MissingDictionary
 
 logger = logging.getLogger(__name__)
-
-# Column expressions of `ingest_span`. The names are unique, so joins need no alias.
-DATA = r"coalesce(packed_data, '\x01'::bytea || convert_to(data::text, 'UTF8'))"
-PAYLOAD = r"coalesce(packed_payload, '\x01'::bytea || convert_to(payload::text, 'UTF8'))"
-HAS_PAYLOAD = "(packed_payload IS NOT NULL OR payload IS NOT NULL)"
-STORED_BYTES = "coalesce(pg_column_size(packed_payload), pg_column_size(payload))"
 
 # The key of the message that replaces a payload that cannot be read.
 UNREADABLE = "unreadable"

@@ -43,7 +43,7 @@ class Wire:
     def rows(self, query: str, *arguments: Any) -> list[dict[str, Any]]:
         """Return the rows of a query. Those of spans have their `data` decoded."""
         rows = self.database.execute(query, arguments).fetchall()
-        return [{**row, "data": decode_data(row["packed_data"])} if row.get("packed_data") else row for row in rows]
+        return [{**row, "data": decode_data(row["data"])} if row.get("data") else row for row in rows]
 
     def session(self, session_id: str) -> dict[str, Any]:
         (row,) = self.rows("SELECT * FROM ingest_session WHERE session_id = %s", session_id)
@@ -55,7 +55,7 @@ class Wire:
             "SELECT s.* FROM ingest_span s JOIN ingest_session USING (session_key) WHERE session_id = %s ORDER BY seq",
             session_id,
         )
-        return [{**row, "payload": decode(row["packed_payload"])} for row in rows]
+        return [{**row, "payload": decode(row["payload"])} for row in rows]
 
 
 @pytest.fixture

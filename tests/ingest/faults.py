@@ -21,7 +21,7 @@ import psutil
 import psycopg
 
 from ariadne.runtime.postgres import Postgres, PostgresError
-from ingest.storage.payloads import DATA, unpack
+from ingest.storage.payloads import unpack
 from tests.ports import reserve_port
 from tests.wait import wait_until
 
@@ -284,7 +284,7 @@ _ROLL_UPS = {
 def _unpack_data(database: psycopg.Connection[Any]) -> None:
     """Create a temporary table of all spans with their data as jsonb, which the queries above read."""
     columns = "session_key, trace_id, span_id, kind, status, ended_at"
-    spans = database.execute(f"SELECT {columns}, {DATA} FROM ingest_span").fetchall()
+    spans = database.execute(f"SELECT {columns}, data FROM ingest_span").fetchall()
     database.execute("DROP TABLE IF EXISTS unpacked")
     database.execute(f"CREATE TEMP TABLE unpacked AS SELECT {columns}, NULL::jsonb AS data FROM ingest_span LIMIT 0")
     with database.cursor().copy(f"COPY unpacked ({columns}, data) FROM STDIN") as copy:

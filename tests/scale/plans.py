@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 
 # Tables that grow without limit. No query may scan one of them sequentially.
 LARGE = (
@@ -75,6 +76,15 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for child in plan.get("Plans", []):
         yield from _nodes(child)
+
+
+def migrate_to(targets: Mapping[str, str]) -> None:
+    """Migrate to the state of an earlier version, by the migrations that ours replace."""
+    executor = MigrationExecutor(connection)
+    executor.loader.replace_migrations = False
+    executor.loader.build_graph()
+    names = [executor.loader.get_migration_by_prefix(app, name).name for app, name in targets.items()]
+    executor.migrate(list(zip(targets, names, strict=True)))
 
 
 @contextmanager

@@ -48,10 +48,13 @@ SELECT md5('session-' || s)::uuid, %(day)s, 'trace-' || s, to_hex(p), %(cell)s,
     WHEN 3 THEN 'generation' ELSE 'tool' END,
   'step ' || p, 'ok', %(day)s::timestamptz + p * interval '3 s', %(day)s::timestamptz + (3 * p + 1) * interval '1 s',
   (p * 640) %% 128000,
-  jsonb_build_object('model', 'gpt-5', 'turn', p / 10, 't_est', (p * 640) %% 128000, 'max_tokens', 128000, 'usage_pct',
-    0.5, 'note', 'looked at the open files, compared them with the plan and went on with the next one of the list',
-    'labels', jsonb_build_array('nightly', 'eu', 'agent-' || s %% 50), 'digest', md5(s::text || p::text)),
-  CASE WHEN p %% 10 = 4 THEN (SELECT jsonb_build_object('text', string_agg(md5(s::text || p::text || g::text), ' '))
+  '\\x01'::bytea || convert_to(jsonb_build_object('model', 'gpt-5', 'turn', p / 10, 't_est', (p * 640) %% 128000,
+    'max_tokens', 128000, 'usage_pct', 0.5,
+    'note', 'looked at the open files, compared them with the plan and went on with the next one of the list',
+    'labels', jsonb_build_array('nightly', 'eu', 'agent-' || s %% 50),
+    'digest', md5(s::text || p::text))::text, 'UTF8'),
+  CASE WHEN p %% 10 = 4 THEN (SELECT '\\x01'::bytea || convert_to(
+    jsonb_build_object('text', string_agg(md5(s::text || p::text || g::text), ' '))::text, 'UTF8')
     FROM generate_series(1, 60) g) END
 FROM generate_series(%(first_chunk)s, %(last_chunk)s) c, generate_series(0, %(spans)s - 1) p,
   generate_series(c * %(beside)s, (c + 1) * %(beside)s - 1) s

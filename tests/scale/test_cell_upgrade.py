@@ -13,7 +13,7 @@ import pytest
 import zstandard
 from django.core.management import call_command
 from django.db import connection, transaction
-from scale.plans import database
+from scale.plans import database, migrate_to
 
 from ingest.archive import transcripts, verification
 from ingest.archive.hash_chain import Link, canonical, format_time
@@ -115,8 +115,7 @@ def upgraded(postgres: Any, django_db_blocker: Any) -> Iterator[None]:
     """A database that was filled in the state before cells, and migrated since."""
     postgres.create_database("cells")
     with database("cells", str(postgres.socket_dir)), django_db_blocker.unblock():
-        for app, name in BEFORE.items():
-            call_command("migrate", app, name, verbosity=0)
+        migrate_to(BEFORE)
         with psycopg.connect(postgres.dsn("cells")) as client:
             for project_id, slug in ((OURS, "ours"), (THEIRS, "theirs")):
                 insert(

@@ -137,7 +137,7 @@ def store_directly(server, planted: Planted) -> None:
             "INSERT INTO ingest_span (session_key, session_day, trace_id, span_id, cell, seq, kind, name, status,"
             " started_at, ended_at, data) SELECT session_key, day, %s, 'old', cell, last_seq,"
             " 'generation', %s, 'ok', now(), now(), %s FROM ingest_session WHERE session_key = %s",
-            [f"trace-{planted.session}", planted.text("old name"), data, planted.key],
+            [f"trace-{planted.session}", planted.text("old name"), b"\x01" + data.encode(), planted.key],
         )
 
 

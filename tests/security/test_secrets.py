@@ -132,7 +132,7 @@ def test_the_database_contains_no_secrets(server, sent):
         assert packed
         for body in packed:
             assert secrets_in(unpack.decompress(body, max_output_size=1 << 26).decode()) == []
-        for column in ("packed_payload", "packed_data"):
+        for column in ("payload", "data"):
             values = database.execute(f"SELECT {column} FROM ingest_span WHERE {column} IS NOT NULL").fetchall()
             assert values
             for (stored,) in values:

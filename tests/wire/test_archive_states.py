@@ -47,7 +47,7 @@ def test_every_compaction_has_a_transcript_after_restarts(server: Server, tmp_pa
         assert sorted(step for step, _ in stored) == [1, 2, 3]
         events = rows(
             server,
-            "SELECT packed_data FROM ingest_span "
+            "SELECT data FROM ingest_span "
             "JOIN ingest_session USING (session_key) WHERE session_id = %s AND kind = 'compact.archival'",
             session_id,
         )

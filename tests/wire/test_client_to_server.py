@@ -18,12 +18,12 @@ from ingest.storage.payloads import decode
 
 def spans(server: Server, session_id: str) -> list[dict[str, Any]]:
     query = (
-        "SELECT s.kind, s.parent_id, s.span_id, s.status, s.packed_data, s.packed_payload, s.ended_at "
+        "SELECT s.kind, s.parent_id, s.span_id, s.status, s.data, s.payload, s.ended_at "
         "FROM ingest_span s JOIN ingest_session USING (session_key) WHERE session_id = %s ORDER BY s.seq"
     )
     with psycopg.connect(server.database_url, row_factory=psycopg.rows.dict_row) as connection:
         rows = connection.execute(query, (session_id,)).fetchall()
-    return [{**row, "data": decode(row["packed_data"]), "payload": decode(row["packed_payload"])} for row in rows]
+    return [{**row, "data": decode(row["data"]), "payload": decode(row["payload"])} for row in rows]
 
 
 @pytest.mark.req("K-ING-1", "S-OBS-1", "P-EXP-1")

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from ingest.cells import cells_of
 from ingest.models import IngestKey, Session
-from ingest.storage.payloads import DATA, decode_data
+from ingest.storage.payloads import decode_data
 from viewer.accounts.access import Right, user_grant
 from viewer.alerts.conditions import Decision, Match, decide, decide_silence, span_match
 from viewer.alerts.messages import alert_title
@@ -32,7 +32,7 @@ _MAX_SPANS = 5_000
 _TIMEOUT_MS = 10_000
 _log = logging.getLogger("ariadne.alerts")
 _SPANS = f"""
-SELECT session_key, trace_id, span_id, parent_id, kind, {DATA}, seq FROM ingest_span
+SELECT session_key, trace_id, span_id, parent_id, kind, data, seq FROM ingest_span
 WHERE {IN_SESSIONS} AND seq > %s AND seq <= %s AND ended_at IS NOT NULL
   AND kind IN ('{RETENTION}', '{OVERFLOW}', '{ERROR}', '{CHECK}')
 ORDER BY seq LIMIT %s

@@ -13,21 +13,21 @@ from ingest.archive.transcripts import read_texts
 from ingest.decoding.tool_arguments import tool_arguments
 from ingest.models import Session, Transcript
 from ingest.storage.messages import REFERENCE, restore
-from ingest.storage.payloads import DATA, HAS_PAYLOAD, PAYLOAD, STORED_BYTES, decode, decode_up_to
+from ingest.storage.payloads import decode, decode_up_to
 from viewer.compactions.ledger import Ledger, parse_ledger
 from viewer.compactions.lost_facts import lost_facts, source_ids, with_sentences
 from viewer.compactions.rework import RepeatedCall, Utterance, message_text, text_of_role
 from viewer.kinds import PRUNED
 from viewer.sessions.checks import Check
 from viewer.sessions.lines import format_arguments
-from viewer.sessions.queries import ARGUMENTS_HASH, IN_SESSION, SPAN_COLUMNS, from_json, in_session, span_row
+from viewer.sessions.queries import IN_SESSION, SPAN_COLUMNS, from_json, in_session, span_row
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import Visibility, public_payload
 
 _COLUMNS = [*SPAN_COLUMNS.split(", "), "stored_data"]
 _REPEATED_CALLS = f"""
 WITH calls AS (
-    SELECT {SPAN_COLUMNS}, {DATA} AS stored_data, {ARGUMENTS_HASH} AS arguments
+    SELECT {SPAN_COLUMNS}, data AS stored_data, arguments_hash AS arguments
     FROM ingest_span WHERE cell = %(cell)s AND session_key = %(key)s AND session_day = %(day)s AND kind = 'tool')
 SELECT {", ".join("b." + name for name in _COLUMNS)}, {", ".join("a." + name for name in _COLUMNS)},
        a.times
@@ -42,10 +42,10 @@ JOIN (
 ORDER BY a.started_at LIMIT 50
 """  # noqa: S608 - constants
 _CONVERSATION = f"""
-SELECT {SPAN_COLUMNS}, {DATA}, {PAYLOAD}
+SELECT {SPAN_COLUMNS}, data, payload
 FROM ingest_span
 WHERE cell = %(cell)s AND session_key = %(key)s AND session_day = %(day)s AND kind IN ('agent', 'generation', 'turn')
-  AND {HAS_PAYLOAD} AND {STORED_BYTES} < 200000
+  AND payload IS NOT NULL AND pg_column_size(payload) < 200000
   AND (started_at, seq) > (%(after)s, %(after_seq)s) AND (%(until)s::timestamptz IS NULL OR started_at < %(until)s)
 ORDER BY started_at, seq LIMIT %(limit)s
 """  # noqa: S608 - constants
@@ -69,7 +69,7 @@ def payload(session: Session, span: SpanRow | None) -> Any:
         return None
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {PAYLOAD} FROM ingest_span WHERE {IN_SESSION} AND trace_id = %s AND span_id = %s",  # noqa: S608
+            f"SELECT payload FROM ingest_span WHERE {IN_SESSION} AND trace_id = %s AND span_id = %s",  # noqa: S608
             [*in_session(session), span.trace_id, span.span_id],
         )
         row = cursor.fetchone()
@@ -80,8 +80,8 @@ def payloads(session: Session, spans: Iterable[SpanRow]) -> dict[str, Any]:
     """Return the payloads of spans by span key, with their content."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT trace_id, span_id, {PAYLOAD} FROM ingest_span "  # noqa: S608 - constants
-            f"WHERE {IN_SESSION} AND span_id = ANY(%s) AND {HAS_PAYLOAD}",
+            f"SELECT trace_id, span_id, payload FROM ingest_span "  # noqa: S608 - constants
+            f"WHERE {IN_SESSION} AND span_id = ANY(%s) AND payload IS NOT NULL",
             [*in_session(session), [span.span_id for span in spans]],
         )
         return {f"{trace}:{span}": decode(stored) for trace, span, stored in cursor.fetchall()}

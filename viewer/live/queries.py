@@ -9,7 +9,6 @@ from django.db import connection
 
 from ingest.cells import cells_of
 from ingest.models import Project, Session
-from ingest.storage.payloads import DATA
 from viewer.sessions.queries import IN_SESSIONS, SPAN_COLUMNS, in_sessions, newest_sessions, span_row
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import Visibility
@@ -47,7 +46,7 @@ def spans_between(
         return []
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT session_key, {SPAN_COLUMNS}, {DATA} FROM ingest_span "  # noqa: S608 - constants
+            f"SELECT session_key, {SPAN_COLUMNS}, data FROM ingest_span "  # noqa: S608 - constants
             f"WHERE {IN_SESSIONS} AND seq > %s AND seq <= %s ORDER BY seq LIMIT %s",
             [*in_sessions(sessions), after, upto, limit],
         )
@@ -64,7 +63,7 @@ def newest_spans(
         return []
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT session_key, {SPAN_COLUMNS}, {DATA} FROM ingest_span "  # noqa: S608 - constants
+            f"SELECT session_key, {SPAN_COLUMNS}, data FROM ingest_span "  # noqa: S608 - constants
             f"WHERE {IN_SESSIONS} ORDER BY seq DESC LIMIT %s",
             [*in_sessions(sessions.values()), limit],
         )

@@ -18,7 +18,7 @@ from django.db import connection
 
 from ingest.models import Session
 from ingest.storage.messages import MESSAGE_KEYS, restore
-from ingest.storage.payloads import DATA, HAS_PAYLOAD, PAYLOAD, STORED_BYTES, decode_up_to
+from ingest.storage.payloads import decode_up_to
 from viewer.compactions import queries as compaction_queries
 from viewer.kinds import GENERATION, PREFIX
 from viewer.search.documents import message_texts, strings
@@ -34,9 +34,9 @@ _MAX_PAYLOAD_BYTES = 4_000_000
 _MAX_CHARS = 8_000_000
 _MAX_INDEXES = 8
 _SPANS = f"""
-SELECT {SPAN_COLUMNS}, {DATA}, {PAYLOAD} FROM ingest_span
-WHERE {queries.IN_SESSION} AND kind NOT LIKE 'compact.%%' AND {HAS_PAYLOAD}
-  AND {STORED_BYTES} < %s
+SELECT {SPAN_COLUMNS}, data, payload FROM ingest_span
+WHERE {queries.IN_SESSION} AND kind NOT LIKE 'compact.%%' AND payload IS NOT NULL
+  AND pg_column_size(payload) < %s
 ORDER BY started_at DESC NULLS LAST LIMIT %s
 """  # noqa: S608 - a constant
 

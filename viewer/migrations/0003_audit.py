@@ -5,7 +5,8 @@ import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
-FORWARD = """
+FORWARD = [
+    """
 CREATE TABLE viewer_auditentry (
     position bigint PRIMARY KEY CHECK (position >= 0),
     at timestamptz NOT NULL,
@@ -21,14 +22,19 @@ CREATE TABLE viewer_auditentry (
     detail jsonb NOT NULL,
     previous text NOT NULL,
     hash text NOT NULL
-);
-CREATE INDEX auditentry_project ON viewer_auditentry (project_id, position DESC);
-CREATE INDEX auditentry_actor ON viewer_auditentry (actor_id, position DESC);
+)
+""",
+    "CREATE INDEX auditentry_project ON viewer_auditentry (project_id, position DESC)",
+    "CREATE INDEX auditentry_actor ON viewer_auditentry (actor_id, position DESC)",
+    """
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON viewer_auditentry
-    FOR EACH STATEMENT EXECUTE FUNCTION ariadne_append_only();
+    FOR EACH STATEMENT EXECUTE FUNCTION ariadne_append_only()
+""",
+    """
 -- The trigger stops everyone who does not own the table; without these rights even a dropped trigger does not help them.
-REVOKE UPDATE, DELETE, TRUNCATE ON viewer_auditentry, ingest_chainlink FROM PUBLIC, CURRENT_USER;
-"""
+REVOKE UPDATE, DELETE, TRUNCATE ON viewer_auditentry, ingest_chainlink FROM PUBLIC, CURRENT_USER
+""",
+]
 
 BACKWARD = "DROP TABLE viewer_auditentry;"
 

@@ -5,21 +5,25 @@ The index serves the filter by session, and the check that a payload view was al
 
 from django.db import migrations
 
-FORWARD = """
-CREATE INDEX auditentry_session ON viewer_auditentry ((detail ->> 'session'), position DESC);
-CREATE INDEX auditentry_session_key ON viewer_auditentry ((detail ->> 'session_key'), position DESC);
-CREATE INDEX auditentry_at ON viewer_auditentry (at);
-ALTER TABLE viewer_auditentry DROP CONSTRAINT viewer_auditentry_outcome_check;
+FORWARD = [
+    "CREATE INDEX auditentry_session ON viewer_auditentry ((detail ->> 'session'), position DESC)",
+    "CREATE INDEX auditentry_session_key ON viewer_auditentry ((detail ->> 'session_key'), position DESC)",
+    "CREATE INDEX auditentry_at ON viewer_auditentry (at)",
+    "ALTER TABLE viewer_auditentry DROP CONSTRAINT viewer_auditentry_outcome_check",
+    """
 ALTER TABLE viewer_auditentry ADD CONSTRAINT viewer_auditentry_outcome_check
-    CHECK (outcome IN ('ok', 'denied', 'not_found'));
-"""
-BACKWARD = """
-DROP INDEX auditentry_session;
-DROP INDEX auditentry_session_key;
-DROP INDEX auditentry_at;
-ALTER TABLE viewer_auditentry DROP CONSTRAINT viewer_auditentry_outcome_check;
-ALTER TABLE viewer_auditentry ADD CONSTRAINT viewer_auditentry_outcome_check CHECK (outcome IN ('ok', 'denied')) NOT VALID;
-"""
+    CHECK (outcome IN ('ok', 'denied', 'not_found'))
+""",
+]
+BACKWARD = [
+    "DROP INDEX auditentry_session",
+    "DROP INDEX auditentry_session_key",
+    "DROP INDEX auditentry_at",
+    "ALTER TABLE viewer_auditentry DROP CONSTRAINT viewer_auditentry_outcome_check",
+    """
+ALTER TABLE viewer_auditentry ADD CONSTRAINT viewer_auditentry_outcome_check CHECK (outcome IN ('ok', 'denied')) NOT VALID
+""",
+]
 
 
 class Migration(migrations.Migration):

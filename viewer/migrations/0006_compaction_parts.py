@@ -1,14 +1,6 @@
-"""Create the table of stored parts of compaction pages.
-
-Compactions that exist already are stored when a user opens them, so that an upgrade does not compute all of them.
-"""
+"""Create the table of stored parts of compaction pages, which the next migration drops."""
 
 from django.db import migrations, models
-
-START_AT_NOW = """
-INSERT INTO viewer_compactionarrivals (project_id, seq)
-SELECT project_id, max(last_seq) FROM ingest_session GROUP BY project_id
-"""
 
 
 class Migration(migrations.Migration):
@@ -38,5 +30,4 @@ class Migration(migrations.Migration):
                 ("seq", models.BigIntegerField(default=0)),
             ],
         ),
-        migrations.RunSQL(START_AT_NOW, migrations.RunSQL.noop),
     ]

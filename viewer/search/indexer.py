@@ -19,7 +19,7 @@ from django.db.backends.utils import CursorWrapper
 from ingest.cells import cells_of
 from ingest.models import Label, Project, SearchState, Session, Trace
 from ingest.storage import search_index
-from ingest.storage.payloads import DATA, PAYLOAD, STORED_BYTES, decode_up_to
+from ingest.storage.payloads import decode_up_to
 from ingest.storage.search_index import SESSION_ITEM, Entry
 from viewer.search import words
 from viewer.search.documents import Document, message_texts, span_documents, strings
@@ -33,8 +33,8 @@ _SESSIONS, _SPANS, _TRACES = 100, 400, 200
 MAX_STORED_BYTES = 1_000_000
 MAX_PAYLOAD_BYTES = 8_000_000
 _READ_SPANS = f"""
-SELECT k.n, {", ".join(f"s.{name}" for name in SPAN_COLUMNS.split(", "))}, {DATA},
-  CASE WHEN {STORED_BYTES} <= %s THEN {PAYLOAD} END
+SELECT k.n, {", ".join(f"s.{name}" for name in SPAN_COLUMNS.split(", "))}, data,
+  CASE WHEN pg_column_size(payload) <= %s THEN payload END
 FROM unnest(%s::uuid[], %s::date[], %s::bigint[], %s::bigint[]) WITH ORDINALITY k (key, day, after, upto, n)
 JOIN ingest_span s ON s.session_key = k.key AND s.session_day = k.day AND s.seq > k.after AND s.seq <= k.upto
 WHERE s.cell = %s

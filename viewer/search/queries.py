@@ -21,7 +21,6 @@ from django.utils import timezone
 from ingest.cells import cells_of
 from ingest.models import Session
 from ingest.storage import payloads
-from ingest.storage.payloads import DATA, PAYLOAD
 from ingest.storage.search_index import SESSION_ITEM
 from viewer.kinds import SUMMARY, kind_of
 from viewer.rest import BadFilter
@@ -54,7 +53,7 @@ _HAS_LABEL = (
     " AND l.session_key = ingest_search.session_key AND l.key = ANY(%s::text[]) AND l.value = %s)"
 )
 _SPANS = f"""
-SELECT s.session_key, {", ".join(f"s.{name}" for name in SPAN_COLUMNS.split(", "))}, {DATA}, {{payload}}
+SELECT s.session_key, {", ".join(f"s.{name}" for name in SPAN_COLUMNS.split(", "))}, data, {{payload}}
 FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
 JOIN ingest_span s ON (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)
 WHERE s.cell = %s
@@ -256,7 +255,7 @@ def _read_spans(
     keys: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
     for match in matches:
         keys[match.cell].append((match.session_key, match.day, match.trace_id, match.span_id))
-    statement = _SPANS.format(payload=PAYLOAD if with_payload else "NULL")
+    statement = _SPANS.format(payload="payload" if with_payload else "NULL")
     rows: list[tuple[Any, ...]] = []
     with connection.cursor() as cursor:
         for cell, cell_keys in keys.items():
@@ -286,7 +285,7 @@ def _exact_span(projects: Mapping[int, Visibility], name: str, results: Sequence
         return []
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {SPAN_COLUMNS}, {DATA} FROM ingest_span WHERE {IN_SESSION} AND span_id = %s LIMIT 1",  # noqa: S608
+            f"SELECT {SPAN_COLUMNS}, data FROM ingest_span WHERE {IN_SESSION} AND span_id = %s LIMIT 1",  # noqa: S608
             [*in_session(session), name],
         )
         row = cursor.fetchone()

@@ -19,11 +19,11 @@ from django.db.models import QuerySet
 
 from ingest.cells import cells_of
 from ingest.decoding.span_stats import USAGE_KEYS
-from ingest.decoding.tool_arguments import DATA_KEYS, PAYLOAD_KEYS, TOOL, tool_arguments
+from ingest.decoding.tool_arguments import TOOL, tool_arguments
 from ingest.models import Session, Trace, trace_key
 from ingest.storage import payloads, sequence
 from ingest.storage.messages import restore
-from ingest.storage.payloads import DATA, HAS_PAYLOAD, PAYLOAD, decode_data, decode_fields
+from ingest.storage.payloads import decode_data, decode_fields
 from viewer.kinds import GENERATION
 from viewer.sessions.checks import Check
 from viewer.sessions.session_checks import SessionChecks
@@ -47,7 +47,7 @@ IN_SESSION = "cell = %s AND session_key = %s AND session_day = %s"
 """The condition for the spans of a session. `in_session` has its values."""
 IN_SESSIONS = "cell = ANY(%s) AND session_key = ANY(%s) AND session_day = ANY(%s)"
 """The condition for the spans of sessions. `in_sessions` has its values."""
-_SELECT = f"SELECT {SPAN_COLUMNS}, {DATA} FROM ingest_span "  # noqa: S608 - a constant
+_SELECT = f"SELECT {SPAN_COLUMNS}, data FROM ingest_span "  # noqa: S608 - a constant
 
 # Postgres builds the JSON: creating 100,000 Python rows would take three times as long. `date_part` returns a float,
 # which is faster than the exact numeric of `extract`.
@@ -77,15 +77,12 @@ _TREES = {
     ),
 }
 
-# Rows of earlier versions have no hash. This computes the one of `ingest.decoding.tool_arguments`.
-_OLD_ARGUMENTS = ", ".join([*(f"payload->>'{key}'" for key in PAYLOAD_KEYS), *(f"data->>'{key}'" for key in DATA_KEYS)])
-ARGUMENTS_HASH = f"coalesce(arguments_hash, ('x' || left(md5(coalesce({_OLD_ARGUMENTS})), 16))::bit(64)::bigint)"
 _REPEATED_CALLS = f"""
 SELECT trace_id, span_id, started_at, earlier FROM (
     SELECT trace_id, span_id, started_at,
-           lag(started_at) OVER (PARTITION BY name, {ARGUMENTS_HASH} ORDER BY started_at) AS earlier
+           lag(started_at) OVER (PARTITION BY name, arguments_hash ORDER BY started_at) AS earlier
     FROM ingest_span WHERE {IN_SESSION} AND kind = 'tool' AND started_at IS NOT NULL
-      AND {ARGUMENTS_HASH} IS NOT NULL) calls
+      AND arguments_hash IS NOT NULL) calls
 WHERE earlier IS NOT NULL ORDER BY started_at
 """  # noqa: S608 - constants
 
@@ -220,8 +217,8 @@ def spans_with_arguments(session: Session, keys: Iterable[str]) -> list[tuple[Sp
     """Return spans by their keys, with their content and the first characters of their arguments."""
     wanted = set(keys)
     ids = sorted({span_id for key in wanted for _, span_id in split_name(key)[:_MAX_SPLITS]})
-    payload = f"CASE WHEN kind = 'tool' THEN {PAYLOAD} END"
-    select = f"SELECT {SPAN_COLUMNS}, {DATA}, {payload} FROM ingest_span "  # noqa: S608 - constants
+    payload = "CASE WHEN kind = 'tool' THEN payload END"
+    select = f"SELECT {SPAN_COLUMNS}, data, {payload} FROM ingest_span "  # noqa: S608 - constants
     with connection.cursor() as cursor:
         cursor.execute(f"{select}WHERE {IN_SESSION} AND span_id = ANY(%s)", [*in_session(session), ids])
         spans = [(span_row(row[:11]), row[11]) for row in cursor.fetchall()]
@@ -276,8 +273,8 @@ class FullSpan:
 
 def span(session: Session, name: str, *, with_payload: bool) -> FullSpan | None:
     """Return the span called `trace:span`, or with this span id, with its content. Callers apply `as_seen`."""
-    payload = PAYLOAD if with_payload else "NULL"
-    select = f"SELECT {SPAN_COLUMNS}, {DATA}, {HAS_PAYLOAD}, {payload} FROM ingest_span "  # noqa: S608 - constants
+    payload = "payload" if with_payload else "NULL"
+    select = f"SELECT {SPAN_COLUMNS}, data, payload IS NOT NULL, {payload} FROM ingest_span "  # noqa: S608 - constants
     where = f"WHERE {IN_SESSION} AND "
     conditions = [("trace_id = %s AND span_id = %s", pair) for pair in split_name(name)[:_MAX_SPLITS]]
     with connection.cursor() as cursor:
@@ -292,7 +289,7 @@ def children(session: Session, parent: SpanRow) -> list[FullSpan]:
     """Return the model calls and tool calls of a turn in order, with their content."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {SPAN_COLUMNS}, {DATA}, {HAS_PAYLOAD}, {PAYLOAD} FROM ingest_span "  # noqa: S608 - constants
+            f"SELECT {SPAN_COLUMNS}, data, payload IS NOT NULL, payload FROM ingest_span "  # noqa: S608 - constants
             f"WHERE {IN_SESSION} AND trace_id = %s AND parent_id = %s "
             "AND kind IN ('generation', 'tool') ORDER BY started_at, seq LIMIT %s",
             [*in_session(session), parent.trace_id, parent.span_id, MAX_CHILDREN],

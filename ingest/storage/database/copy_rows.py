@@ -16,7 +16,7 @@ from ingest.decoding.records import Span
 # Columns of fixed size come first, so that one call can pack them.
 COLUMNS = (
     "session_key, session_day, seq, cell, started_at, ended_at, tokens, span_id, parent_id, "
-    "trace_id, kind, name, status, arguments_hash, packed_payload, packed_data"
+    "trace_id, kind, name, status, arguments_hash, payload, data"
 )
 HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 TRAILER = struct.pack(">h", -1)

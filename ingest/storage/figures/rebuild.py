@@ -20,13 +20,13 @@ from ingest.storage.database.pipeline import Pipeline, Query, Rows
 from ingest.storage.figures import trends, usage
 from ingest.storage.figures.aggregates import RESET_SESSION, UPDATE_SESSIONS, SessionDelta, update_parameters
 from ingest.storage.figures.shared_reports import take_out
-from ingest.storage.payloads import DATA, decode_data
+from ingest.storage.payloads import decode_data
 
 Steps = Generator[tuple[Query, ...], list[Rows], None]
 """Each step is a group of queries, which is answered with the rows of each."""
 Queue = Callable[[str, Any], object]
 """Run a statement whose rows are not needed."""
-SPAN_COLUMNS = f"trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, {DATA}"
+SPAN_COLUMNS = "trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, data"
 """The columns that `read_span` reads, except the payload."""
 
 # Everything that figures need, which excludes payloads.

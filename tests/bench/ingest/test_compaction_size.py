@@ -21,8 +21,8 @@ WINDOW_TOKENS = 32_000
 
 pytestmark = pytest.mark.timeout(3600)
 _BY_KIND = """
-SELECT kind, count(*), avg(pg_column_size(s.*))::int, avg(pg_column_size(packed_data))::int,
-  coalesce(avg(pg_column_size(packed_payload)), 0)::int
+SELECT kind, count(*), avg(pg_column_size(s.*))::int, avg(pg_column_size(data))::int,
+  coalesce(avg(pg_column_size(payload)), 0)::int
 FROM ingest_span s GROUP BY kind ORDER BY count(*) * avg(pg_column_size(s.*)) DESC
 """
 

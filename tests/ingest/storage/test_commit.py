@@ -171,7 +171,7 @@ def test_a_large_commit_is_copied_in_chunks(wire: Wire, name: str) -> None:
         assert row["parent_id"] == (None if number % 4 else f"{number - 1}")
         assert row["tokens"] == (number if number % 2 else None)
         assert (row["ended_at"] is None) == (number % 5 == 0)
-        assert decode(row["packed_payload"]) == ({"number": number} if number % 7 else None)
+        assert decode(row["payload"]) == ({"number": number} if number % 7 else None)
         assert row["data"] == {"usage": {"input_tokens": number}}
 
 
@@ -183,5 +183,5 @@ def test_a_model_that_does_not_look_like_a_name_is_hidden(wire: Wire, name: str,
     wire.send({"type": "span", "trace_id": name, "span_id": "1", "kind": "generation", "data": {"model": model}})
     is_name = model in ("NULL", "org/gpt-5:free@v1")
     assert wire.session(name)["model"] == (model if is_name else "[hidden]")
-    (row,) = wire.rows("SELECT packed_data FROM ingest_span WHERE trace_id = %s", name)
+    (row,) = wire.rows("SELECT data FROM ingest_span WHERE trace_id = %s", name)
     assert row["data"]["model"] == model

@@ -124,7 +124,7 @@ def test_queries_return_messages_instead_of_references() -> None:
     with connection.cursor() as cursor:
         cursor.execute(partitions.create_statement(day))
         cursor.execute(
-            "INSERT INTO ingest_span (session_key, session_day, trace_id, span_id, cell, seq, packed_payload)"
+            "INSERT INTO ingest_span (session_key, session_day, trace_id, span_id, cell, seq, payload)"
             " VALUES (%s, %s, 't', 's', %s, 1, %s)",
             [session.session_key, day, session.cell, pack(stored_span.payload or b"")],
         )

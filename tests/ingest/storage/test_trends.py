@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from live_server import Server, run_server
-from people import create_project, create_session
+from people import create_project, create_session, packed
 
 from ingest.cells import project_of
 from ingest.models import Activity, Span, Trend
@@ -76,7 +76,7 @@ def recounted_figures(wire: Wire) -> Figures:
     """Count the stored spans, independently of the code that keeps the figures."""
     figures: Figures = defaultdict(Counter)
     rows = wire.rows(
-        "SELECT s.cell, n.trend_model, s.kind, s.status, s.packed_data, date_trunc('hour', s.ended_at) AS hour"
+        "SELECT s.cell, n.trend_model, s.kind, s.status, s.data, date_trunc('hour', s.ended_at) AS hour"
         " FROM ingest_span s JOIN ingest_session n USING (session_key) WHERE n.trend_model IS NOT NULL"
     )
     for row in rows:
@@ -174,7 +174,7 @@ def test_the_command_counts_older_sessions_again() -> None:
             seq=2,
             kind="compact.retention",
             ended_at=session.created_at,
-            data={"by_kind": {"path": {"found": 8, "lost": 2}, "id": {"found": 2, "lost": 0}}},
+            data=packed({"by_kind": {"path": {"found": 8, "lost": 2}, "id": {"found": 2, "lost": 0}}}),
         )
     for _ in range(2):
         call_command("recount", stdout=StringIO())

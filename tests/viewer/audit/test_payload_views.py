@@ -73,7 +73,7 @@ def test_a_view_is_logged_again_after_an_hour(ours: Project, monkeypatch):
 
 def test_pages_without_content_are_not_logged(ours: Project):
     """A session page with names and counts, the tree, and a span whose properties are all metadata."""
-    Span.objects.filter(session_key__isnull=False).update(packed_payload=None)
+    Span.objects.filter(session_key__isnull=False).update(payload=None)
     client = client_for(create_user("developer", ours))
     for path in ("/", "/sessions/run/", "/api/sessions/run/tree/", "/api/sessions/run/spans/", f"/api/spans/{SPAN}/"):
         assert client.get(path).status_code == 200

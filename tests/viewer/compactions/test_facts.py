@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import uuid
 from typing import Any
 
 import pytest
 from agent_session import play, send
-from django.db import connection
 from hypothesis import given
 from hypothesis import strategies as st
 from live_server import Server
-from people import create_project, create_session
 from reader import client_of
 
 from ingest.decoding.facts import FactCount, count_facts, count_facts_by_kind
-from ingest.models import Session, Span
 from viewer.kinds import RETENTION, kind_of
 from viewer.numbers import format_facts
 
@@ -113,28 +109,3 @@ def test_the_decision_of_document_000_counts_as_one_compaction_everywhere(server
         assert client.get(f"/api/sessions/{name}/").json()["compaction_count"] == 1
         assert len(client.get(f"/api/sessions/{name}/compactions/").json()["results"]) == 1
         assert "1 compaction removed 47 messages" in client.get(f"/sessions/{name}/").text
-
-
-@pytest.mark.django_db(transaction=True)
-def test_facts_that_are_already_stored_are_counted_by_the_migration() -> None:
-    """Neighboring sessions keep their own counts, and a session without counts keeps its share."""
-    ours, theirs = create_project("ours"), create_project("theirs")
-    lossy, whole, uncounted = create_session(ours), create_session(theirs), create_session(ours, session_id="u")
-    data = {
-        lossy: {"retention_pct": 0.908, "by_kind": BY_KIND},
-        whole: {"retention_pct": 1.0, "by_kind": {"id": {"found": 4, "kept": 4, "lost": 0}}},
-        uncounted: {"retention_pct": 0.5},
-    }
-    for session, properties in data.items():
-        Span.objects.filter(session_key=session.session_key).update(kind=RETENTION, data=properties)
-        Session.objects.filter(pk=session.pk).update(worst_retention=properties["retention_pct"])
-    migration = importlib.import_module("ingest.migrations.0013_session_facts")
-    from django.apps import apps
-
-    with connection.schema_editor(atomic=False) as editor:
-        migration.count_stored_facts(apps, editor)
-    counts = {
-        session: Session.objects.values_list("facts_total", "facts_kept", "worst_retention").get(pk=session.pk)
-        for session in data
-    }
-    assert list(counts.values()) == [(265, 196, pytest.approx(196 / 265)), (4, 4, 1.0), (0, 0, 0.5)]

@@ -124,7 +124,7 @@ def test_the_cache_is_bounded_and_drops_what_was_not_used_for_longest() -> None:
 def test_parts_of_changed_spans_are_computed_again(ours: Project) -> None:
     assert "Nightingale" in page_of("developer", ours)
     changed = Span.objects.filter(cell__in=cells_of(ours.pk), kind="compact.summary_created")
-    changed.update(packed_payload=pack(b'{"summary": "# State\\n- Kingfisher"}'), seq=20)
+    changed.update(payload=pack(b'{"summary": "# State\\n- Kingfisher"}'), seq=20)
     Session.objects.filter(cell__in=cells_of(ours.pk)).update(last_seq=20)
     page = page_of("auditor", ours)
     assert "Kingfisher" in page and "• Nightingale" not in page
@@ -144,11 +144,11 @@ def test_a_damaged_payload_is_a_message_and_not_an_empty_part(
 ) -> None:
     """It is not kept, so that the page is right again once the payload is."""
     damaged = Span.objects.filter(cell__in=cells_of(ours.pk), kind=kind)
-    (intact,) = damaged.values_list("packed_payload", flat=True)
-    damaged.update(packed_payload=b"\x07" + bytes(intact)[1:])
+    (intact,) = damaged.values_list("payload", flat=True)
+    damaged.update(payload=b"\x07" + bytes(intact)[1:])
     page = page_of(role, ours)
     assert f"{len(intact)} bytes that cannot be read" in page and replaced not in page
-    damaged.update(packed_payload=intact)
+    damaged.update(payload=intact)
     assert "cannot be read" not in page_of("auditor", ours)
     assert "cannot be read" not in page_of("developer", theirs)
 
@@ -156,9 +156,7 @@ def test_a_damaged_payload_is_a_message_and_not_an_empty_part(
 def test_a_damaged_summary_is_not_compared_with_the_next_one(ours: Project, theirs: Project) -> None:
     session = Session.objects.get(cell__in=cells_of(ours.pk))
     add_compaction(session, "Kingfisher", seq=10)
-    Span.objects.filter(cell__in=cells_of(ours.pk), kind="compact.summary_created", seq__lt=10).update(
-        packed_payload=b"\x07"
-    )
+    Span.objects.filter(cell__in=cells_of(ours.pk), kind="compact.summary_created", seq__lt=10).update(payload=b"\x07")
     page = client_for(create_user("developer", ours)).get("/sessions/run/compactions/2/").content.decode()
     assert "the previous summary can't be read" in page and "Kingfisher" in page
     assert "First summary" not in page and "Flamingo" not in page

@@ -12,7 +12,7 @@ import zstandard
 from django.db import connection
 from django.utils import timezone
 from growth import assert_linear
-from people import client_for, create_project, create_session, create_user, own_cell
+from people import client_for, create_project, create_session, create_user, own_cell, packed
 from retention_runs import expire, expire_later
 
 from ingest.cells import cells_of
@@ -52,8 +52,8 @@ def add_session(owner: Project, session_id: str, text: str) -> Session:
 def add_span(session: Session, span_id: str, *, seq: int, **more: Any) -> None:
     """Add a span as the writer does: the session's number rises with it."""
     now = timezone.now()
-    if "payload" in more:
-        more["packed_payload"] = pack(json.dumps(more.pop("payload")).encode())
+    for column in more.keys() & {"data", "payload"}:
+        more[column] = packed(more[column])
     values = {"kind": "tool", "name": "read_file", "started_at": now, "ended_at": now, **more}
     trace = f"t-{session.session_id}"
     Span.objects.create(
@@ -135,7 +135,7 @@ def test_summaries_and_changed_spans_are_found(ours: Project) -> None:
     assert result_types(ours, "kestrel") == ["summary"]
     assert result_types(ours, "kestrel", METADATA) == []
     Span.objects.filter(session_key=session.session_key, span_id="s").update(
-        seq=6, packed_payload=pack(b'{"summary": "now Merlin"}')
+        seq=6, payload=pack(b'{"summary": "now Merlin"}')
     )
     Session.objects.filter(pk=session.pk).update(last_seq=6)
     indexer.catch_up(ours.pk)

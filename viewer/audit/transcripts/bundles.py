@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from compact import bundle
-from django.db.models.expressions import RawSQL
 from django.utils import timezone
 
 from ingest.archive import verification
@@ -92,15 +91,14 @@ def _read_events(transcript: Transcript) -> dict[str, _Event]:
     rows = Span.objects.filter(
         cell=session.cell, session_key=session.session_key, session_day=session.day, kind__in=[SUMMARY, PRUNED]
     )
-    columns = (RawSQL(column, []) for column in (payloads.DATA, payloads.PAYLOAD))  # noqa: S611
     events = {}
-    for kind, stored_data, stored_payload in rows.order_by("seq").values_list("kind", *columns):
-        data = payloads.decode_data(stored_data)
+    for kind, stored_data, stored_payload in rows.order_by("seq").values_list("kind", "data", "payload"):
+        data = payloads.decode_data(bytes(stored_data or b""))
         if data.get("step") == transcript.step:
             events[kind] = _Event(data, _read_payload(session, stored_payload))
     return events
 
 
-def _read_payload(session: Session, stored: bytes | None) -> dict[str, Any]:
-    payload = messages.restore(session.cell, payloads.decode(stored))
+def _read_payload(session: Session, stored: bytes | memoryview | None) -> dict[str, Any]:
+    payload = messages.restore(session.cell, payloads.decode(None if stored is None else bytes(stored)))
     return payload if isinstance(payload, dict) else {}

@@ -46,8 +46,7 @@ def convert(table, key):
 
 
 class Migration(migrations.Migration):
-    # Migrations of the viewer up to this one read the project of sessions.
-    dependencies = [("ingest", "0042_cells_of_spans"), ("viewer", "0007_drop_compaction_parts")]
+    dependencies = [("ingest", "0025_cells_of_spans")]
     operations = [
         migrations.RunSQL(
             [

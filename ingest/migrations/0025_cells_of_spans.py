@@ -42,7 +42,7 @@ OUTSIDE = [
 
 
 class Migration(migrations.Migration):
-    dependencies = [("ingest", "0041_cells_of_the_archive")]
+    dependencies = [("ingest", "0024_cells_of_the_archive")]
     operations = [
         migrations.RunSQL(
             [
