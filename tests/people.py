@@ -58,7 +58,7 @@ Event = tuple[dict[str, Any], dict[str, Any]]
 """The data and the payload of an event."""
 
 
-def packed(data: Mapping[str, Any]) -> bytes:
+def data_bytes(data: Mapping[str, Any]) -> bytes:
     """Return the stored form of a span's data."""
     return pack_data(json.dumps(data).encode())
 
@@ -78,7 +78,7 @@ def add_events(session: Session, events: Mapping[str, Event], *, seq: int = 2) -
             name=kind,
             started_at=now,
             ended_at=now,
-            data=packed(data),
+            data=data_bytes(data),
             payload=pack(json.dumps(payload).encode()),
         )
 

@@ -15,7 +15,7 @@ from django.apps import apps
 from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
-from people import create_project, create_session, packed
+from people import create_project, create_session, data_bytes
 
 from ingest.cells import cells_of
 from ingest.decoding.records import Span as Record
@@ -179,7 +179,7 @@ def add_spans(session: Session, secret: str) -> None:
         Span.objects.create(
             session_key=session.session_key, session_day=session.day, trace_id="t", span_id=span_id, seq=number + 2,
             cell=session.cell, kind=kind, name=kind, started_at=now + timedelta(minutes=number),
-            payload=payloads.pack(json.dumps(payload).encode()), data=packed(data),
+            payload=payloads.pack(json.dumps(payload).encode()), data=data_bytes(data),
             arguments_hash=arguments_hash(kind, {}, payload),
         )  # fmt: skip
     session.last_seq, session.span_count = 5, 5

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from live_server import Server, run_server
-from people import create_project, create_session, packed
+from people import create_project, create_session, data_bytes
 
 from ingest.cells import project_of
 from ingest.models import Activity, Span, Trend
@@ -174,7 +174,7 @@ def test_the_command_counts_older_sessions_again() -> None:
             seq=2,
             kind="compact.retention",
             ended_at=session.created_at,
-            data=packed({"by_kind": {"path": {"found": 8, "lost": 2}, "id": {"found": 2, "lost": 0}}}),
+            data=data_bytes({"by_kind": {"path": {"found": 8, "lost": 2}, "id": {"found": 2, "lost": 0}}}),
         )
     for _ in range(2):
         call_command("recount", stdout=StringIO())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from people import create_project, create_session, packed
+from people import create_project, create_session, data_bytes
 
 from ingest.cells import cells_of
 from ingest.decoding.span_stats import stats_of
@@ -141,7 +141,7 @@ def test_a_recount_restores_the_usage_of_one_project() -> None:
     for owner in (ours, theirs):
         session = create_session(owner, session_id="s")
         data = {"model": "gpt-5", "usage": {"input_tokens": owner.pk, "output_tokens": 3}}
-        Span.objects.filter(session_key=session.session_key).update(data=packed(data))
+        Span.objects.filter(session_key=session.session_key).update(data=data_bytes(data))
     for _ in range(2):
         call_command("recount", project="ours", stdout=StringIO())
     rows = StoredUsage.objects.values_list("cell", "model", "call_count", "input_tokens", "output_tokens")

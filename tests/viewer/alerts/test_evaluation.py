@@ -15,7 +15,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from django.db import DatabaseError, connection
 from django.utils import timezone
-from people import create_project, create_session, create_user, packed
+from people import create_project, create_session, create_user, data_bytes
 from ports import reserve_port
 from receiver import Answer, Receiver
 
@@ -93,8 +93,8 @@ def add_span(session: Session, kind: str, data: dict[str, Any], payload: Any = N
         cell=session.cell,
         seq=session.last_seq,
         kind=kind,
-        data=packed(data),
-        payload=packed(payload) if payload else None,
+        data=data_bytes(data),
+        payload=data_bytes(payload) if payload else None,
         started_at=now,
         ended_at=now,
     )

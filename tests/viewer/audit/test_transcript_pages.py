@@ -13,7 +13,7 @@ from compact import bundle
 from django.db import connection
 from django.urls import reverse
 from django.utils import timezone
-from people import client_for, create_project, create_session, create_transcript, create_user, packed
+from people import client_for, create_project, create_session, create_transcript, create_user, data_bytes
 
 from ingest.models import Project, Session, Span, Transcript
 from viewer.models import AuditEntry
@@ -150,7 +150,7 @@ def add_archival(session: Session, span_id: str, **data: Any) -> None:
         seq=ord(span_id[0]),
         kind="compact.archival",
         started_at=timezone.now(),
-        data=packed({"storage_adapter": "ariadne", **data}),
+        data=data_bytes({"storage_adapter": "ariadne", **data}),
     )
 
 

@@ -16,7 +16,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
-from people import create_project, create_session, create_user, packed
+from people import create_project, create_session, create_user, data_bytes
 from recall_cases import CASES, MESSAGES
 
 from ingest.models import Project, Session, Span
@@ -45,7 +45,7 @@ def add_span(
     Span.objects.create(
         session_key=session.session_key, session_day=session.day, trace_id=f"t-{session.session_id}", span_id=span_id,
         parent_id=parent or None, cell=session.cell, seq=session.last_seq + 1, kind=kind, name=kind,
-        started_at=now, ended_at=now, data=packed(data or {}), payload=packed(payload) if payload else None,
+        started_at=now, ended_at=now, data=data_bytes(data or {}), payload=data_bytes(payload) if payload else None,
     )  # fmt: skip
     session.last_seq += 1
     session.span_count += 1

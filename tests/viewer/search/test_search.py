@@ -12,7 +12,7 @@ import zstandard
 from django.db import connection
 from django.utils import timezone
 from growth import assert_linear
-from people import client_for, create_project, create_session, create_user, own_cell, packed
+from people import client_for, create_project, create_session, create_user, data_bytes, own_cell
 from retention_runs import expire, expire_later
 
 from ingest.cells import cells_of
@@ -53,7 +53,7 @@ def add_span(session: Session, span_id: str, *, seq: int, **more: Any) -> None:
     """Add a span as the writer does: the session's number rises with it."""
     now = timezone.now()
     for column in more.keys() & {"data", "payload"}:
-        more[column] = packed(more[column])
+        more[column] = data_bytes(more[column])
     values = {"kind": "tool", "name": "read_file", "started_at": now, "ended_at": now, **more}
     trace = f"t-{session.session_id}"
     Span.objects.create(

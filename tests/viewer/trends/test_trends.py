@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.utils import timezone
-from people import client_for, create_project, create_session, create_user, packed
+from people import client_for, create_project, create_session, create_user, data_bytes
 
 from ingest.cells import cells_of
 from ingest.models import Project, Session, Span
@@ -39,7 +39,7 @@ def add_compaction(owner: Project, name: str, at: datetime, *, kept: int, model:
             kind=kind,
             started_at=at,
             ended_at=at,
-            data=packed(data),
+            data=data_bytes(data),
         )
     return session
 
