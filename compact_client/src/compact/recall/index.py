@@ -23,8 +23,6 @@ from compact.recall.relevance import Candidates, Prompt, rank
 from compact.recall.sections import Section, Source, split_source
 from compact.recall.terms import Term, documents
 
-ROW_BITS: Final = 24
-"""A row has the number of its log and, in this many bits, its place among the sections of the log."""
 CREATE_WORDS: Final = (
     "CREATE VIRTUAL TABLE words USING fts5(text, content='', columnsize=0, detail=none,"
     " tokenize='porter unicode61 remove_diacritics 0')"
@@ -40,6 +38,7 @@ _MAX_LOOKUPS: Final = 2_500
 _MIN_LOOKUPS: Final = 48
 _MIN_CANDIDATES: Final = 8
 _MAX_CANDIDATES: Final = 64
+_MAX_CACHED_SOURCES: Final = 256
 
 
 class SectionStore:
@@ -48,6 +47,7 @@ class SectionStore:
     def __init__(self) -> None:
         self._sources: list[Source] = []
         self._rows: list[int] = []
+        self._cache: dict[int, list[Section]] = {}
         self.end = 0
 
     def add(self, source: Source) -> list[Section]:
@@ -64,8 +64,14 @@ class SectionStore:
 
     def read(self, row: int) -> list[Section]:
         """Return all sections of the source that has a row. The row of the first one says where it begins."""
+        if not 0 <= row < self.end:
+            return []
         number = bisect_right(self._rows, row) - 1
-        return split_source(self._sources[number], self._rows[number]) if 0 <= row < self.end else []
+        if number not in self._cache:
+            if len(self._cache) >= _MAX_CACHED_SOURCES:
+                self._cache.clear()
+            self._cache[number] = split_source(self._sources[number], self._rows[number])
+        return self._cache[number]
 
 
 class PassageIndex:

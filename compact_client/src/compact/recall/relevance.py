@@ -161,7 +161,6 @@ class _View:
         self._words = {form for term in self._query.terms for forms in term.words for form in forms}
         self._speaker = self._query.speaker()
         self._days = self._query.days(max((section.source.time or "" for section in sections), default=""))
-        self._last_row = max(section.row for section in sections) or 1
 
     def terms(self, section: Section) -> dict[str, float]:
         """Return where the terms of the query are: in this section, next to it, and in this part of the session."""
@@ -189,7 +188,6 @@ class _View:
             "asked": own * (source.role == "user"),
             "new": own * _novelty(section.text, prompt.words),
             "in_prompt": own * (source.id in prompt.ids),
-            "recent": own * section.row / self._last_row,
             "day": float(is_day),
         }
 
