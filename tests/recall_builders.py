@@ -16,7 +16,8 @@ def history(fact: str, turns: int = 30) -> list[dict[str, Any]]:
 
 
 def compacted_manager(fact: str, recorder: Any = None, **options: Any) -> Any:
-    manager = small_manager(recorder, **options)
+    policy = {"story_pct": 0.0, **options.pop("policy", {})}
+    manager = small_manager(recorder, policy=policy, **options)
     messages = history(fact)
     assert len(manager.preflight("s", messages)) < len(messages)
     return manager

@@ -46,7 +46,13 @@ class Player:
             CompactConfig(
                 model=story.model,
                 max_context_tokens=story.window_tokens,
-                policy=CompactPolicy(strategy=story.strategy, hard_cap_buffer=600, keep_recent_turns=3),
+                policy=CompactPolicy(
+                    strategy=story.strategy,
+                    hard_cap_buffer=600,
+                    keep_recent_turns=3,
+                    # A rule that a summary omits is only restored if its message has left the prompt.
+                    story_pct=0.0 if story.summarizer_omits else CompactPolicy().story_pct,
+                ),
                 summarizer=self._summarizer,
                 exporter=PastExporter(exporter, clock) if isinstance(clock, PastClock) else exporter,
                 storage=storage,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compact.events import PROMPT_PARTS, CheckEvent, PolicyAppliedEvent, TokenEstimateEvent
+from compact.events import PROMPT_PARTS, CheckEvent, PolicyAppliedEvent, TokenEstimateEvent, TruncatedEvent
 
 from ingest.archive import transcripts
 from ingest.models import Transcript
@@ -57,6 +57,12 @@ class Step:
         return policy
 
     @property
+    def has_artifacts(self) -> bool:
+        """True if the compaction stored artifacts. An excerpt of an output can point to the whole one, too."""
+        truncated = self.check.event(TruncatedEvent)
+        return bool(self.check.fates.get("externalized") or (truncated and truncated.artifact_id))
+
+    @property
     def model(self) -> str:
         events = (self.check.event(CheckEvent), self.check.event(TokenEstimateEvent))
         return next((event.model for event in events if event and event.model), _DEFAULT_MODEL)
@@ -79,7 +85,7 @@ def replay_steps(steps: Sequence[Step], messages: list[dict[str, Any]], policy: 
 
     sizes = _recorded_sizes(steps)
     stores: dict[str, Any] = {"plan_store": MemoryCompactionStore()}
-    if any(step.check.fates.get("externalized") for step in steps):
+    if any(step.has_artifacts for step in steps):
         stores["artifact_store"] = MemoryArtifactStore()
     events: list[Any] = []
     try:
@@ -139,11 +145,16 @@ def _summarizer(step: Step) -> Any:
 
 
 def _recorded_sizes(steps: Iterable[Step]) -> dict[str, int]:
-    """Return the tokens of each message in the ledgers by hash, as the agent counted them before redaction."""
+    """Return the tokens of each message in the ledgers by hash, as the agent counted them before redaction.
+
+    A message that is shown with excerpts has the hash of the whole one, and fewer tokens.
+    """
     sizes: dict[str, int] = {}
     for step in steps:
-        sizes |= {entry.hash: entry.tokens for entry in step.ledger.entries}
-        sizes |= {message.hash: message.tokens for message in step.ledger.after}
+        known = [(entry.hash, entry.tokens) for entry in step.ledger.entries]
+        known += [(message.hash, message.tokens) for message in step.ledger.after]
+        for digest, tokens in known:
+            sizes[digest] = max(tokens, sizes.get(digest, 0))
     return sizes
 
 

@@ -32,6 +32,7 @@ _SHARES = (
     "target_pct",
     "summary_room_pct",
     "summary_ratio",
+    "story_pct",
     "min_gain_pct",
     "tool_output_share",
 )
@@ -105,6 +106,9 @@ class CompactPolicy:
     """The summary's share of the tokens that pinned messages, tools and schemas leave."""
     summary_ratio: float = 0.5
     """Maximum length of a summary as a share of the text that it covers."""
+    story_pct: float = 0.5
+    """Share of the same tokens up to which messages older than the recent window stay word for word, newest first, with
+    excerpts of their tool outputs. The recent messages count, too. 0: a summary replaces all older messages."""
     user_message_tokens: int = 20_000
     """Tokens of user messages that the bridge renderer keeps, newest first. The one that exceeds them is truncated."""
 

@@ -148,7 +148,7 @@ class FasterProcess(MemoryCompactionStore):
 @pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
 def test_a_summary_is_used_again_beside_the_plan_of_a_faster_process(renderer):
     """The other process had compacted less, so the request still has to be compacted."""
-    policy = {"renderer": renderer}
+    policy = {"renderer": renderer, "story_pct": 0.0}
     history = history_of("acme", 30)
     other = small_manager(summarizer=SpySummarizer("what the other process knew"), policy=policy)
     other.manual_compact("acme", history[:16])

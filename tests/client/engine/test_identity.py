@@ -36,7 +36,8 @@ def secret_history(secret: str, turns: int = 30) -> list[dict[str, Any]]:
 
 def compacted_manager(secret: str = "ALICE-4711", recorder: Any = None, **options: Any):
     """Return a manager whose session `s` has a summary of a history with a secret, and that history."""
-    manager = small_manager(recorder, **options)
+    policy = {"story_pct": 0.0, **options.pop("policy", {})}
+    manager = small_manager(recorder, policy=policy, **options)
     history = secret_history(secret)
     assert len(manager.preflight("s", history)) < len(history)
     return manager, history
@@ -418,7 +419,8 @@ def large_result_history(secret: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("renderer", ["layered", "inplace"])
 def test_branches_with_truncated_outputs_resume_after_a_restart(renderer: str) -> None:
     """Two conversations under one id that show their compacted prompt continue with their own plan."""
-    options: dict[str, Any] = {"plan_store": MemoryCompactionStore(), "policy": {"renderer": renderer}}
+    policy = {"renderer": renderer, "story_pct": 0.0}
+    options: dict[str, Any] = {"plan_store": MemoryCompactionStore(), "policy": policy}
     names = ("ALICE-4711", "BOB-0815")
     prompts = {name: small_manager(**options).preflight("s", large_result_history(name)) for name in names}
     for name, other in (names, names[::-1]):

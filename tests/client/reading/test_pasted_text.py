@@ -89,7 +89,7 @@ def test_pasted_lines_are_shown_as_output():
     """The user did not say them."""
     text = Session("Fix the names in src/names.py.", TRACEBACK).text()
     assert "ValueError: the name must not be empty" in text
-    assert "user: " not in text.partition("## Record")[2]
+    assert "user: " not in text.partition("## Earlier turns")[2]
 
 
 @pytest.mark.parametrize("pasted", [HOOKS, REPORT, "src/names.py\nsrc/tests.py", "/diff\n\n/exit"])

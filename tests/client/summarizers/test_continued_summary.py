@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 from compact.messages import Message, ToolCall
 from compact.reading.summary_blocks import earlier_blocks
@@ -62,31 +61,6 @@ def test_a_summary_remembers_how_often_a_fact_was_mentioned():
     assert Mentions("orders_handler", shown=3, messages=3) in summary.mentions
     summary = summarizer.summarize_span(visible, previous=summary)
     assert Mentions("orders_handler", said=1, shown=3, messages=4) in summary.mentions
-
-
-def test_a_fact_that_many_messages_mentioned_is_kept_before_others():
-    """Also in later rounds, although the earlier summary shows each of them in one line."""
-    names = [f"orders_handler_{number}" for number in range(40)]
-    outputs = [message for _ in range(4) for message in shown_names(["orders_handler_25"])]
-    summarizer = ExtractiveSummarizer()
-    first = summarizer.summarize_span([*outputs, *shown_names(names)], max_tokens=2_000)
-    later = summarizer.summarize_span([Message("user", "Go on.", id="u1")], previous=first, max_tokens=120)
-    assert "orders_handler_25" in later.render()
-    forgotten = replace(first, mentions=())
-    later = summarizer.summarize_span([Message("user", "Go on.", id="u1")], previous=forgotten, max_tokens=120)
-    assert "orders_handler_25" not in later.render()
-
-
-def test_names_that_a_small_summary_had_no_room_for_return_in_the_next_one():
-    """One large message in the prompt leaves almost no room, and the next round has room again."""
-    filler = "and nothing else of interest happened on the way to the other side " * 3
-    texts = [f"I moved it {filler} to build/stage{number}/out{number}.tar in the end." for number in range(120)]
-    messages = [Message("assistant", text, id=f"a{number}") for number, text in enumerate(texts)]
-    summarizer = ExtractiveSummarizer()
-    small = summarizer.summarize_span(messages, max_tokens=150)
-    large = summarizer.summarize_span([Message("user", "Go on.", id="u1")], previous=small, max_tokens=3_000)
-    text = large.render()
-    assert [number for number in range(120) if f"stage{number}/out{number}.tar" not in text] == []
 
 
 def test_a_kept_decision_is_not_displaced_by_a_shorter_new_one():

@@ -124,14 +124,6 @@ def test_verdicts_of_older_runs_are_left_out():
     assert "FAIL" not in text
 
 
-def test_packages_that_passed_are_one_list():
-    """Their names may be needed again, and their times are not."""
-    output = "ok  \tlib/io\t0.412s\nok  \tlib/net\t(cached)\n?   \tlib/log\t[no test files]"
-    lines = Session("Run the tests.").call("Bash", output, command="go test ./...").text().split("\n")
-    assert " passed packages: lib/io lib/net" in lines
-    assert " packages without tests: lib/log" in lines
-
-
 def test_many_files_are_listed_in_linear_time():
     """A file is found by any spelling without a comparison with all others."""
 
@@ -158,13 +150,6 @@ def test_a_file_has_one_entry_under_its_longest_spelling():
     ]
 
 
-def test_the_header_of_a_diff_is_one_line():
-    """The names of both files and their hashes repeat it."""
-    header = "diff --git a/src/io.py b/src/io.py\nindex 1f2e3d4..5a6b7c8 100644\n--- a/src/io.py\n+++ b/src/io.py"
-    text = Session("Review it.").call("Bash", f"{header}\n+x = read_all()", command="git diff").text()
-    assert "diff --git a/src/io.py b/src/io.py\n +x = read_all()" in text
-
-
 def test_the_outline_of_a_file_stays_with_its_file():
     """In the map of a repository, the lines of a file follow its name."""
     outline = "app/diffs.py:\n⋮...\n│def find_last(lines):\n│def main():\n⋮...\napp/dump.py:\n│def dump(*vals):"
@@ -173,20 +158,3 @@ def test_the_outline_of_a_file_stays_with_its_file():
     lines = session.text().split("\n")
     assert "- app/diffs.py: def find_last(lines):; def main():" in lines
     assert "- app/dump.py: def dump(*vals):" in lines
-
-
-def test_an_imported_package_is_shown_with_its_statement():
-    """The path of a package alone says nothing. A string that is no import stays as it is."""
-    code = 'package cli\n\nimport (\n\t"example.org/app/cli/paths"\n)\n\nvar zones = []string{\n\t"Asia/Tokyo"\n}'
-    lines = Session("Look around.").call("Read", code, file_path="cli/zones.go").text().split("\n")
-    assert ' import "example.org/app/cli/paths"' in lines
-    assert not [line for line in lines if line.startswith(' import "Asia')]
-
-
-def test_a_long_listing_is_a_list_of_names():
-    """Permissions, owners and sizes of files take most of a listing, and are hardly ever needed again."""
-    rows = ["total 300", "drwxr-xr-x 36 root root   4096 Apr 30 08:32 examples"]
-    rows += [f"-rw-r--r--  1 root root 106625 Apr 30 08:32 {name}" for name in ("CHANGELOG.md", "make.ps1")]
-    text = Session("Look around.").call("Bash", "\n".join(rows), command="ls -l").text()
-    assert " listed files: examples/ CHANGELOG.md make.ps1" in text.split("\n")
-    assert "root" not in text

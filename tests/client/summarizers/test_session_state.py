@@ -299,15 +299,6 @@ def test_a_message_of_a_program_is_not_an_answer_of_the_user():
     assert [entry.decision for entry in session.summary().decisions] == ["user: No, keep the old model."]
 
 
-def test_output_that_only_repeats_a_name_explains_it_less():
-    """The first line of an output with a name introduces it, and the next ones repeat it."""
-    lines = ("// parseConfig reads the settings of a project", "func parseConfig(path string) {")
-    index = SpanIndex()
-    index.add([Block(lines, "output", (), 0), Block(("cfg := parseConfig(p)",), "output", (), 1)])
-    names = [[index.keys[entity] for entity in line.unexplained] for line in index.candidates]
-    assert names == [[], ["parseconfig"], []]
-
-
 def test_the_list_of_files_does_not_explain_them():
     """A line about a changed file is still worth something beside the list of changed files."""
     index = SpanIndex()

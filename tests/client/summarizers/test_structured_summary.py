@@ -220,12 +220,12 @@ def test_text_of_a_custom_summarizer_is_kept_verbatim():
 
 @pytest.mark.parametrize("style", STYLES)
 def test_output_without_its_call_does_not_stand_under_another_call(style):
-    """It comes last, under a heading of its own, and is still tool output after a round trip."""
+    """It has a label of its own, and is still tool output after a round trip."""
     summary = StructuredSummary(
         style=style,
         commands=(Command("Bash(git status)", excerpts=("On branch main",), order=1),),
         facts=(Note("src/io.py:12: def read():", order=2, role="tool"), Note("The reader is next.", order=3)),
     )
     text = summary.render()
-    assert text.endswith("- The reader is next.\n## Other code and tool output\nsrc/io.py:12: def read():")
+    assert "- output or pasted text:\n src/io.py:12: def read():\n- The reader is next." in text
     assert StructuredSummary.parse(text).render() == text

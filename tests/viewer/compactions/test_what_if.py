@@ -31,7 +31,8 @@ def compact_twice(server: Server, summarizer: Any = None) -> str:
     config = CompactConfig(
         model="gpt-5",
         max_context_tokens=6_000,
-        policy=CompactPolicy(hard_cap_buffer=300, keep_recent_turns=4, keep_tool_io_pairs=1),
+        # So that the number of recent turns decides what stays.
+        policy=CompactPolicy(hard_cap_buffer=300, keep_recent_turns=4, keep_tool_io_pairs=1, story_pct=0.0),
         exporter=exporter,
         summarizer=summarizer,
         storage=AriadneStorage(server.url, server.ingest_key, spool_dir=None, exit_timeout_s=60),

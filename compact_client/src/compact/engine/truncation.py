@@ -7,6 +7,7 @@ limits the tokens of all of them. The log always has the full text.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -18,7 +19,8 @@ from compact.engine.session import Session
 from compact.exceptions import StoreFailed
 from compact.messages import Message
 from compact.messages.codecs.base import ChangeOutput, Codec
-from compact.planning.tool_results.artifacts import ArtifactMetadata
+from compact.planning.tool_results.artifacts import highest_sensitivity
+from compact.planning.tool_results.excerpt import excerpt
 from compact.planning.tool_results.truncation import (
     MARKER_TOKENS,
     fits_without_counting,
@@ -46,6 +48,8 @@ class Truncation:
     artifact_id: str | None
     form: Message
     """The message with the shorter text."""
+    excerpt_tokens: int = 0
+    """The limit of each output, if the form has excerpts of them. 0 for other forms."""
 
     def to_event(self) -> events.TruncatedEvent:
         """Return the event that reports it."""
@@ -88,17 +92,22 @@ def truncate_arrivals(
 def _truncate_as_planned(
     engine: Engine, session: Session, messages: Iterable[Message], check: events.CheckSpan
 ) -> Steps[None]:
-    """Truncate the user messages that an earlier process truncated, to the same limits."""
-    limits = session.plan.user_limits if session.plan is not None else {}
-    if not limits:
+    """Truncate the messages that an earlier process truncated, to the same limits."""
+    plan = session.plan
+    if plan is None or not (plan.user_limits or plan.output_limits):
         return
     forms = session.forms.truncated
     for message in messages:
-        limit = limits.get(message.id or "")
+        message_id = message.id or ""
         # The host may pass the truncated form back.
-        if limit is None or message.id in forms or engine.counter.count_message(message) <= limit:
+        if message_id in forms:
             continue
-        shorten = user_limit(engine, message, limit)
+        if message_id in plan.output_limits:
+            shorten = output_excerpt(plan.output_limits[message_id], engine.counter.count_text)
+        elif engine.counter.count_message(message) > plan.user_limits.get(message_id, sys.maxsize):
+            shorten = user_limit(engine, message, plan.user_limits[message_id])
+        else:
+            continue
         reason = "truncated by an earlier process"
         truncation = yield from truncate_message(engine, session, forms, message, shorten, reason, check)
         if truncation is not None:
@@ -125,6 +134,16 @@ def is_truncatable(policy: CompactPolicy, protected_ids: Collection[str], messag
 def policy_limit(policy: CompactPolicy, count_tokens: Callable[[str], int]) -> ChangeOutput:
     """Return the function that truncates an output to the limit of a policy."""
     return lambda _, text: truncate_output(text, policy, count_tokens)
+
+
+def output_excerpt(max_tokens: int, count_tokens: Callable[[str], int]) -> ChangeOutput:
+    """Return the function that shortens an output to an excerpt. Its excerpt is shorter already."""
+
+    def shorten(_: str, text: str) -> str:
+        is_long = count_tokens(text) > max_tokens + MARKER_TOKENS
+        return excerpt(text, max_tokens, count_tokens) if is_long else text
+
+    return shorten
 
 
 def user_limit(engine: Engine, message: Message, max_tokens: int) -> ChangeOutput:
@@ -187,11 +206,9 @@ def _store_full_text(engine: Engine, session: Session, message: Message, check: 
     store = engine.cfg.artifact_store
     if store is None:
         return None
-    metadata = ArtifactMetadata(
-        thread_id=session.session_id,
-        tenant_id=getattr(engine.cfg.security_context, "tenant_id", None),
-        created_at=events.iso(engine.clock()),
-    )
+    # A message does not say which tool wrote it, so its text is as sensitive as that of any tool of the session.
+    levels = [policy.sensitivity for policy in session.durability.values()]
+    metadata = engine.artifact_metadata(session.session_id, highest_sensitivity(levels))
     try:
         artifact_id: str = yield from call_store("artifact", lambda: store.store(message.text, metadata))
     except StoreFailed as error:

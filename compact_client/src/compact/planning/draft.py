@@ -15,6 +15,7 @@ from compact.messages.units import Unit
 from compact.planning.limits import TokenLimits
 from compact.planning.partition import Partition, newest_unit
 from compact.planning.partition_search import Conversation, PartitionSearch, SearchStart, Step
+from compact.planning.story import RULE as STORY_RULE
 from compact.planning.tool_results.non_replayable import RULE, NonReplayableUnits, select_non_replayable
 from compact.policy import CompactPolicy, Floor
 
@@ -27,7 +28,6 @@ _MIN_MANUAL_RATIO = 0.2
 _MIN_MANUAL_SHARE = 0.05
 # Share of the unpinned budget below which a summary of a long history says too little.
 _MIN_SUMMARY_SHARE = 0.125
-
 
 Partitions = Callable[[PartitionSearch], Iterator[Step]]
 """Yields partitions that keep less and less. Each layout of the prompt has its own."""
@@ -99,12 +99,14 @@ def draft_compaction(
     floor: Floor = "turn",
     start: SearchStart = "policy",
     keep_least: bool = False,
+    story: Collection[int] = (),
 ) -> Draft:
     """Return the draft that keeps the most messages and fits the budget.
 
     `partitions` is the search of the renderer. `goal_tokens` is the request size that a manual compaction tries to
     reach by shortening the summary. `start` is the most that is tried, and `floor` the least that may be kept.
     `keep_least` skips every draft above that floor, for a summary that needs as much space as possible.
+    `story` are the first indices of older units to keep in the room that a short summary leaves, newest first.
 
     Raises `InsufficientBudget` if even the smallest draft does not fit.
     """
@@ -133,6 +135,7 @@ def draft_compaction(
             goal_tokens=goal_tokens,
             floor=floor,
             start=start,
+            story=() if keep_least else story,
             non_replayable=select_non_replayable(
                 [unit for unit in free if unit is not newest],
                 conversation.messages,
@@ -169,6 +172,7 @@ class _Drafter:
     goal_tokens: int | None
     floor: Floor
     start: SearchStart
+    story: Collection[int]
     non_replayable: NonReplayableUnits
 
     def draft(self, *, keep_least: bool) -> Draft:
@@ -214,6 +218,7 @@ class _Drafter:
             yield step._replace(partition=step.partition.keep(self.non_replayable.kept, RULE))
 
     def _measure(self, partition: Partition, reasons: tuple[str, ...], *, is_floor: bool) -> Draft:
+        partition = partition.keep(self._story_units(partition), STORY_RULE)
         cut_tokens = partition.cut_tokens(self.conversation.sizes)
         remainder_tokens = self.conversation.tokens_of(partition.remainder) + cut_tokens
         wanted_tokens = self._wanted_summary(self.removed_tokens + remainder_tokens)
@@ -234,6 +239,19 @@ class _Drafter:
             folds_replacements=self.folds_replacements,
         )
 
+    def _story_units(self, partition: Partition) -> list[Unit]:
+        """Return the units of the story that a partition has room for, newest first."""
+        kept_tokens = self.conversation.tokens_of(partition.recent) - partition.cut_tokens(self.conversation.sizes)
+        left = story_room(self.policy, self.limits, self.pinned_tokens, kept_tokens, self.goal_tokens)
+        units = []
+        for unit in reversed(partition.remainder):
+            if unit.first in self.story:
+                left -= self.conversation.sizes[unit.first]
+                if left < 0:
+                    break
+                units.append(unit)
+        return units
+
     def _wanted_summary(self, covered_tokens: int) -> int:
         """Return the length of a summary of this many tokens that has its share of the budget."""
         if covered_tokens == 0:
@@ -242,6 +260,8 @@ class _Drafter:
         if self.start == "everything":
             # The messages come first, and the summary gets what they leave.
             share = min(share, int((self.limits.budget_tokens - self.pinned_tokens) * _MIN_SUMMARY_SHARE))
+        if self.story:
+            share = min(share, int(_story_limit(self.limits, self.pinned_tokens) * (1 - self.policy.story_pct)))
         return max(MIN_SUMMARY_TOKENS, min(share, self._useful_summary(covered_tokens)))
 
     def _largest_summary(self, draft: Draft, *, is_floor: bool) -> int:
@@ -276,6 +296,21 @@ class _Drafter:
         covered_tokens = self.removed_tokens + draft.remainder_tokens
         unpinned_tokens = draft.limits.budget_tokens - draft.pinned_tokens
         return unpinned_tokens - draft.recent_tokens < min(_MIN_SUMMARY_SHARE * unpinned_tokens, covered_tokens // 4)
+
+
+def story_room(
+    policy: CompactPolicy, limits: TokenLimits, pinned_tokens: int, recent_tokens: int, goal_tokens: int | None
+) -> int:
+    """Return the tokens for older units beside the recent ones and a summary."""
+    most = _story_limit(limits, pinned_tokens)
+    if goal_tokens is not None:
+        most = min(most, goal_tokens - pinned_tokens)
+    return int(most * policy.story_pct) - recent_tokens
+
+
+def _story_limit(limits: TokenLimits, pinned_tokens: int) -> int:
+    """Return the tokens of everything that is not pinned, if older units stay."""
+    return min(limits.summary_ceiling_tokens, limits.story_ceiling_tokens) - pinned_tokens
 
 
 def _summary_share(policy: CompactPolicy, limits: TokenLimits, pinned_tokens: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 
 from compact.policy import CompactPolicy
@@ -29,6 +30,9 @@ class TokenLimits:
     """Limit for kept messages plus an average summary. It is just below the trigger."""
     summary_ceiling_tokens: int
     """Size up to which a summary may fill the request. It leaves space for the session's next calls."""
+    story_ceiling_tokens: int = sys.maxsize
+    """Size up to which older messages that stay may fill the request. In a running session, it is the target, because
+    the prompt would otherwise hardly get smaller in a large window."""
 
     def reserve(self, tokens: int) -> TokenLimits:
         """Return limits that leave space for content that is added after the compaction."""
@@ -37,6 +41,7 @@ class TokenLimits:
             min(self.target_tokens, self.budget_tokens - tokens),
             min(self.soft_limit_tokens, self.budget_tokens - tokens),
             min(self.summary_ceiling_tokens, self.budget_tokens - tokens),
+            min(self.story_ceiling_tokens, self.budget_tokens - tokens),
         )
 
     def beside(self, pinned_tokens: int, *, summary_tokens: int = 0, room_pct: float = 0.0) -> TokenLimits:
@@ -56,6 +61,7 @@ class TokenLimits:
             int(self.target_tokens * factor),
             int(self.soft_limit_tokens * factor),
             int(self.summary_ceiling_tokens * factor),
+            int(self.story_ceiling_tokens * factor),
         )
 
 
@@ -82,11 +88,13 @@ def limits_for(
     trigger = window if trigger_tokens is None else trigger_tokens
     soft_limit = int(min(budget, trigger) * (_SOFT_LIMIT_PCT if growth_tokens else _FIRST_SOFT_LIMIT_PCT))
     space_for_calls = int(policy.headroom_calls * growth_tokens)
+    target = min(budget, int(window * policy.target_pct), int(trigger * _TARGET_OF_TRIGGER_PCT))
     return TokenLimits(
         budget_tokens=budget,
-        target_tokens=min(budget, int(window * policy.target_pct), int(trigger * _TARGET_OF_TRIGGER_PCT)),
+        target_tokens=target,
         soft_limit_tokens=soft_limit,
         summary_ceiling_tokens=min(soft_limit, max(0, trigger - space_for_calls)),
+        story_ceiling_tokens=target if growth_tokens else soft_limit,
     )
 
 

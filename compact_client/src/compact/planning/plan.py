@@ -174,6 +174,8 @@ class CompactionPlan:
     """Messages that the layered and bridge renderers place before the summary, in order."""
     user_limits: Mapping[str, int] = field(default_factory=dict)
     """The tokens to which each truncated user message is limited, by its id."""
+    output_limits: Mapping[str, int] = field(default_factory=dict)
+    """The tokens of each output of a message that stays with excerpts of them, by the id of the message."""
     original_token_count: int = 0
     compacted_token_count: int = 0
     learned_window: int | None = None

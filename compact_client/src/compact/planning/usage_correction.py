@@ -79,6 +79,7 @@ class UsageCorrection:
             self.revert(limits.target_tokens),
             self.revert(limits.soft_limit_tokens),
             self.revert(limits.summary_ceiling_tokens),
+            self.revert(limits.story_ceiling_tokens),
         )
 
     def _slope(self) -> float | None:

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from compact.messages import Message, ToolCall
-from compact.reading.lines.listings import MAX_OUTPUT_CHARS, add_paths, fold_listings, is_path, split_imports
 from compact.reading.lines.markup import plain_lines
 from compact.reading.lines.pasted_text import split_pasted
 from compact.reading.lines.record_lines import Record, read_result, record_lines
@@ -31,6 +30,7 @@ from compact.reading.text_cache import TextCache
 if TYPE_CHECKING:
     from compact.summary.entries import Entry
 
+MAX_OUTPUT_CHARS: Final = 200  # Tool output and code carry less information per character.
 MAX_SENTENCE_CHARS: Final = 320  # Longer sentences are split at commas, because a long line brings irrelevant text.
 FAILED_MARK: Final = " → failed"  # at the end of a call that failed or that the user rejected
 _MAX_ROW_CHARS: Final = 400
@@ -50,7 +50,7 @@ _HAS_SENTENCE_END: Final = re.compile(r"[.!?]\s|[。！？]")  # a cheap necessa
 _BULLET: Final = re.compile(r"^[-*•]\s+(?=\S)")
 _SOFT_BREAK: Final = re.compile(r"(?<=[,;}\]|])\s+|(?<=[,;])(?=[\"{\[])")
 # Also the number that `grep` puts before the lines around a match.
-_LINE_NUMBER: Final = re.compile(r"^\s*\d+(?:→|\t|\| ?|[│█]|-(?=\s|\W*$))\s*")
+_LINE_NUMBER: Final = re.compile(r"^\s*\d+(?:→|\t|\| ?|[│█]|-(?=\s|\W*$))")
 _OUTLINE_MARK: Final = "│"  # before the lines of a file, in maps of a repository
 _FILE_LABEL: Final = re.compile(r"[\w./@+-]+\.\w{1,6}:(?: |$)")
 _PAIR: Final = re.compile(r"\*{0,2}[A-Za-z][\w /()-]{1,30}?\*{0,2}:\*{0,2} \S")
@@ -86,6 +86,7 @@ class Block(NamedTuple):
     entry: Entry | None = None  # the entry of an earlier summary that this line was rendered from
     field: str = ""  # the field of that entry
     size: int = 0  # for output: the length of the whole output in characters
+    start: int = 0  # for output and code: the number of lines before these in the whole text
     records: Sequence[Record] = ()  # for records: what the lines were rendered from
     values: Sequence[float] = ()  # for records: what each line is worth, in parts of the reuse score of the id
     parent: str = ""  # for a record: the kind and id of the record around it
@@ -353,28 +354,17 @@ def _cached_record_lines(records: tuple[Record, ...]) -> Sequence[str]:
 
 
 def output_lines(text: str) -> list[str]:
-    """Return the lines of a tool output without line numbers and separator lines."""
+    """Return the lines of a tool output as they are, but without line numbers and blank lines. Long lines are split."""
     lines: list[str] = []
-    paths: list[str] = []
-    for raw in plain_lines(split_imports(fold_listings(text))):
-        line = raw.strip()
-        if line and line[0].isdigit():
-            line = _LINE_NUMBER.sub("", line)
-        if is_path(line):
-            paths.append(line)
+    for raw in text.split("\n"):
+        line = _LINE_NUMBER.sub("", raw) if raw.lstrip()[:1].isdigit() else raw
+        line = line.rstrip()
+        if not line or line.isspace():
             continue
-        if paths:
-            add_paths(lines, paths)
-            paths = []
-        if len(line) < 4 or not (line[0].isalnum() or line.strip("-=_*#~|+`./\\<>(){}[];:,! ")):
-            continue
-        # Half a row of a table has lost its columns.
-        if len(line) <= (_MAX_ROW_CHARS if line[0] == "|" else _MAX_UNSPLIT_CHARS):
+        if len(line) <= _MAX_ROW_CHARS:
             lines.append(line)
         else:
-            lines += _split_sentences(line, MAX_OUTPUT_CHARS)
-    if paths:
-        add_paths(lines, paths)
+            lines += _split_sentences(line.strip(), MAX_OUTPUT_CHARS)
     return lines
 
 

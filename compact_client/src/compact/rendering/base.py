@@ -27,6 +27,8 @@ class Renderer(Protocol):
     name: str
     keeps_spans: bool
     """True if the summary of each span stays visible in its place. The session's own summary is then for recall."""
+    keeps_story: bool
+    """True if units older than the recent window may stay with shortened outputs."""
 
     def partitions(self, search: PartitionSearch) -> Iterator[Step]:
         """Yield partitions that keep less and less."""

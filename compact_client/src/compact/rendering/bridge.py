@@ -26,6 +26,7 @@ COMPACT_SUMMARY_PREFIX = (
 
 class BridgeRenderer(LayeredRenderer):
     name = "bridge"
+    keeps_story = False
     partition = staticmethod(smallest_bridge_partition)
     partitions = staticmethod(bridge_partitions)
 

@@ -25,6 +25,7 @@ _INSTRUCTIONS = ("system", "developer")
 class InplaceRenderer:
     name = "inplace"
     keeps_spans = True
+    keeps_story = False
     partition = staticmethod(partition_units)
     partitions = staticmethod(recent_partitions)
 

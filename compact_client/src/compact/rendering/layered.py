@@ -25,6 +25,7 @@ _REMOVED = (CompactionAction.SUMMARIZE, CompactionAction.DROP)
 class LayeredRenderer:
     name = "layered"
     keeps_spans = False
+    keeps_story = True
     partition = staticmethod(partition_units)
     partitions = staticmethod(recent_partitions)
 

@@ -17,7 +17,6 @@ from compact.reading.lines.line_classifier import is_open_item
 from compact.reading.state.todo_list import PLAN_FIELD, TodoList, read_todo_list
 from compact.reading.summary_blocks import earlier_blocks, message_blocks
 from compact.reading.tokens import estimate_tokens
-from compact.summarizers.extraction.argument_names import argument_blocks
 from compact.summarizers.extraction.call_runs import number_repeated_calls
 from compact.summarizers.extraction.coverage import request_chars
 from compact.summarizers.extraction.span_index import SpanIndex
@@ -78,7 +77,6 @@ class ExtractiveSummarizer:
         index.add(_group_by_file(numbered) if style == "code_delta" else numbered, last_user=last_user)
         _prefer_fields_of_style(index, style)
         index.add_visible(message_blocks(visible), last_user=last_user - len(messages))
-        index.add_visible(argument_blocks(visible))
         ids = tuple(message.id for message in messages if message.id)
         return build_summary(
             index,

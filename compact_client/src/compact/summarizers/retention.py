@@ -1,8 +1,8 @@
 """Check by rule that a compaction kept the important facts, and restore those it lost.
 
 Every goal, constraint, decision, open item, file, id, number and path of the removed messages is looked up in the new
-prompt. Missing facts are restored within the budget or reported as lost. The plan is blocked if a standing instruction
-is still missing.
+prompt. Missing sentences are restored within the budget, and other facts are reported as lost. The plan is blocked if a
+standing instruction is still missing.
 """
 
 from __future__ import annotations
@@ -22,17 +22,15 @@ from compact.reading.state.file_ledger import read_ledger
 from compact.reading.state.requests import request_positions, request_text
 from compact.reading.summary_blocks import message_blocks, summary_blocks
 from compact.reading.tokens import CountTokens, estimate_tokens
-from compact.summarizers.extraction.entity_names import ROLE_LABELS
 from compact.summarizers.extraction.summary_builder import fit, rendered_tokens
-from compact.summary.entries import Decision, Entity, FileTouched, Note, OpenItem, normalize
-from compact.summary.renderer import SAID, SHOWN
+from compact.summary.entries import Decision, FileTouched, Note, OpenItem, normalize
 from compact.summary.structured_summary import StructuredSummary
 
+_MAX_LINE_CHARS: Final = 320  # of a sentence that is restored because it mentions a lost name
 _MAX_RESTORED: Final = 200
 _HEADING_TOKENS: Final = 16  # the headings that restored facts may add
 _MIN_FACT_TOKENS: Final = 4
 _LINE_TOKENS: Final = 3  # a newline, and a marker
-_NAME_TOKENS: Final = 1  # a separator
 _MIN_WORD_SHARE: Final = 0.75  # of the words of a sentence that one line of the summary has to contain
 
 
@@ -140,7 +138,7 @@ def _repair(
         return summary, []
     next_order = summary.next_order
     constraints = [fact for fact in missing if fact.kind == "constraint"]
-    others = [fact for fact in missing if fact.kind != "constraint"]
+    others = [fact for fact in missing if fact.kind != "constraint" and _is_restorable(fact)]
     if constraints:
         notes = [Note(fact.line, fact.source_ids, next_order + fact.order, "user") for fact in constraints]
         extended = replace(summary, constraints=(*summary.constraints, *notes))
@@ -154,8 +152,6 @@ def _repair(
 
 def _shown_text(fact: Fact) -> str:
     """Return the part of a fact that the summary shows in every style."""
-    if fact.kind == "file":
-        return normalize(fact.line.rpartition("/")[2])  # Files are listed relative to a directory.
     if fact.kind == "decision":
         return normalize(Decision.from_sentence(fact.line).decision)
     return normalize(fact.text)
@@ -172,12 +168,12 @@ def _add_fitting_facts(
     room = max_tokens - rendered_tokens(summary, count) - _HEADING_TOKENS
     if room < _MIN_FACT_TOKENS:
         return summary, []
-    known = {entity.key for entity in summary.entities}
     added: list[Fact] = []
+    lines: set[str] = set()
     for tracked in heapq.nsmallest(_MAX_RESTORED, missing, key=lambda fact: (-fact.weight, fact.order)):
-        text = tracked.text
-        tokens = count(text) + (_NAME_TOKENS if tracked.key else _LINE_TOKENS)
-        if tokens <= room and text.lower() not in known:
+        tokens = 0 if tracked.key and tracked.line in lines else count(tracked.line) + _LINE_TOKENS
+        if tokens <= room:
+            lines.add(tracked.line)
             room -= tokens
             added.append(tracked)
     while added:
@@ -193,13 +189,14 @@ def _add_fitting_facts(
 def _with_facts(summary: StructuredSummary, facts: Iterable[Fact], next_order: int) -> StructuredSummary:
     entries: defaultdict[str, list[Any]] = defaultdict(list)
     for tracked in facts:
-        field, entry = _entry(tracked, next_order + tracked.order, SAID if tracked.is_in_conversation else SHOWN)
-        entries[field].append(entry)
+        field, entry = _entry(tracked, next_order + tracked.order)
+        if entry.key not in {known.key for known in entries[field]}:
+            entries[field].append(entry)
     changes: dict[str, Any] = {name: (*getattr(summary, name), *items) for name, items in entries.items()}
     return replace(summary, **changes)
 
 
-def _entry(fact: Fact, order: int, origin: str) -> tuple[str, Any]:
+def _entry(fact: Fact, order: int) -> tuple[str, Any]:
     """Return the summary field of a fact and its entry."""
     if fact.kind == "goal":
         return "goals", Note(fact.text, fact.source_ids, order, "user")
@@ -207,5 +204,11 @@ def _entry(fact: Fact, order: int, origin: str) -> tuple[str, Any]:
         return "decisions", Decision.from_sentence(fact.text, sources=fact.source_ids, order=order)
     if fact.kind == "open_item":
         return "open_items", OpenItem(fact.text, sources=fact.source_ids, order=order)
-    label = "files" if fact.kind == "file" else ROLE_LABELS[fact.kind]
-    return "entities", Entity(fact.text, f"{origin} {label}", fact.source_ids, order)
+    return "facts", Note(fact.line, fact.source_ids, order)
+
+
+def _is_restorable(fact: Fact) -> bool:
+    """True for a sentence, and for a name in a short one. A name alone says too little."""
+    if not fact.key:
+        return fact.kind != "file"
+    return fact.is_in_conversation and len(fact.line) <= _MAX_LINE_CHARS

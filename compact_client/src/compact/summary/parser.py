@@ -32,6 +32,7 @@ from compact.summary.renderer import (
     RECALL_PREFIX,
     RELATIVE_TO,
     STEP_MARKERS,
+    TEXT_LABELS,
     USER_PREFIX,
     entity_role,
     split_names,
@@ -77,6 +78,8 @@ class _Parser:
                 heading = self._read_heading(line[3:].strip())
             elif not line.strip() or line.startswith(RECALL_PREFIX):
                 continue
+            elif line in TEXT_LABELS.values():
+                self._last_field = ""
             elif heading == "records":
                 self._add_record(line)
             elif line.startswith(EXCERPT_PREFIX):

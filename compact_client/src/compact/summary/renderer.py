@@ -7,7 +7,6 @@ sections. Everything that happened is one chronological record, because facts ar
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -61,8 +60,6 @@ SHOWN: Final = "shown"
 ORIGIN_LABELS: Final = {SAID: "mentioned", SHOWN: "in tool output"}
 USER_PREFIX: Final = "user: "
 PHRASE_END: Final = "; "
-_TOOL_TEXT_ROLES: Final = ("tool", "code")
-_LOOKS_MARKED: Final = re.compile(r"(?:\d+\. )?[=*$>!-] |## | ")
 _STATE_SECTIONS: Final = ("files", "checks", "changed_values", "records")
 _LAST_SECTIONS: Final = ("artifacts", "entities", "sources")
 FILE_HEADINGS: Final[dict[str, str]] = {
@@ -71,7 +68,9 @@ FILE_HEADINGS: Final[dict[str, str]] = {
     "renamed": "Files renamed",
     "read": "Files only read",
 }
-OTHER_OUTPUT: Final = "Other code and tool output"
+STORY_HEADING: Final = "Earlier turns"
+# Above lines that are no sentences: pasted by the user, or code of the assistant.
+TEXT_LABELS: Final = {"tool": "- output or pasted text:", "code": "- code:"}
 RELATIVE_TO: Final = ", relative to "
 READ_LABEL: Final = "- Files read: "
 
@@ -230,31 +229,22 @@ def _common_root(paths: list[str]) -> str:
 
 
 def _record(summary: StructuredSummary, markers: Mapping[str, str]) -> Iterator[str]:
-    """Render the chronological record. The marker gives the type of a line.
-
-    Code and output whose call is not part of the summary come last, so that they do not stand under another call.
-    """
-    record: list[tuple[str, Entry]] = []
-    others: list[Entry] = []
-    for name, entry in _in_order(summary, markers):
-        if _is_tool_text(name, entry):
-            others.append(entry)
-        else:
-            record.append((name, entry))
+    """Render what happened, in chronological order. The marker gives the type of a line."""
+    record = _in_order(summary, markers)
     if record:
-        yield "## Record"
+        yield f"## {STORY_HEADING}"
+    label = ""
     for name, entry in record:
+        if isinstance(entry, Note) and name == "facts" and entry.role in TEXT_LABELS:
+            if label != TEXT_LABELS[entry.role]:
+                label = TEXT_LABELS[entry.role]
+                yield label
+            yield from (f"{EXCERPT_PREFIX}{line}" for line in entry.text.split("\n"))
+            continue
+        label = ""
         is_user = name == "facts" and isinstance(entry, Note) and entry.role == "user"
         yield f"{markers[name]} {USER_PREFIX if is_user else ''}{entry_line(entry)}"
         yield from _excerpt_lines(entry)
-    if others:
-        yield f"## {OTHER_OUTPUT}"
-    for text in map(entry_line, others):
-        yield f"- {text}" if _LOOKS_MARKED.match(text) else text
-
-
-def _is_tool_text(name: str, entry: Entry) -> bool:
-    return name == "facts" and isinstance(entry, Note) and entry.role in _TOOL_TEXT_ROLES
 
 
 def _in_order(summary: StructuredSummary, names: Iterable[str]) -> list[tuple[str, Entry]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from compact import events
@@ -60,9 +60,10 @@ class DraftTerms:
         return self.counter.message(self.plan.summary_text) > max(draft.summary_tokens, 1)
 
 
-def make_draft(prompt: Prompt, terms: DraftTerms, limits: TokenLimits, *, keep_least: bool = False) -> Draft:
+def make_draft(
+    prompt: Prompt, terms: DraftTerms, limits: TokenLimits, *, keep_least: bool = False, story: Collection[int] = ()
+) -> Draft:
     """Draft a compaction within some limits. Raise `InsufficientBudget` if even the minimum does not fit."""
-    goal_tokens = int(MANUAL_GOAL_PCT * (sum(prompt.counts) + terms.fixed_tokens)) if terms.is_manual else None
     return draft_compaction(
         Conversation.measure(prompt.units, prompt.messages, prompt.pins, prompt.counts),
         partitions=terms.renderer.partitions,
@@ -70,12 +71,18 @@ def make_draft(prompt: Prompt, terms: DraftTerms, limits: TokenLimits, *, keep_l
         limits=limits,
         fixed_tokens=terms.fixed_tokens,
         earlier=_earlier_tokens(prompt, terms),
-        non_replayable_ids=_results_to_keep(prompt, terms),
+        non_replayable_ids=results_to_keep(prompt, terms),
         floor=terms.floor,
         start=terms.start,
         keep_least=keep_least,
-        goal_tokens=goal_tokens,
+        goal_tokens=goal_tokens_of(prompt, terms),
+        story=story,
     )
+
+
+def goal_tokens_of(prompt: Prompt, terms: DraftTerms) -> int | None:
+    """Return the request size that a manual compaction tries to reach."""
+    return int(MANUAL_GOAL_PCT * (sum(prompt.counts) + terms.fixed_tokens)) if terms.is_manual else None
 
 
 def floor_units(prompt: Prompt, terms: DraftTerms) -> Sequence[Unit]:
@@ -100,7 +107,7 @@ def kept_at_floor(prompt: Prompt, terms: DraftTerms) -> events.KeptCounts:
     )
 
 
-def _results_to_keep(prompt: Prompt, terms: DraftTerms) -> set[str]:
+def results_to_keep(prompt: Prompt, terms: DraftTerms) -> set[str]:
     """Return the ids of non-replayable results, except for those that will be moved to the artifact store."""
     messages, counts = prompt.messages, prompt.counts
     ids = non_replayable_ids(messages, terms.durability)

@@ -65,6 +65,7 @@ def build_plan(
         summary_text=ladder.summary.text,
         lead_ids=terms.renderer.lead_ids(draft.partition, prompt.messages),
         user_limits=_user_limits(old, draft, prompt),
+        output_limits=_output_limits(old, draft, prompt),
         original_token_count=tokens_before,
         learned_window=session.shared.learned_window,
         growth_tokens=tuple(session.growth),
@@ -116,9 +117,21 @@ def _user_limits(plan: CompactionPlan | None, draft: Draft, prompt: Prompt) -> d
     """Return the limit of each truncated user message that stays, also if an earlier compaction truncated it."""
     messages, partition = prompt.messages, draft.partition
     earlier = plan.user_limits if plan is not None else {}
-    kept_ids = (messages[index].id or "" for unit in (*partition.pinned, *partition.recent) for index in unit.indices)
-    limits = {message_id: earlier[message_id] for message_id in kept_ids if message_id in earlier}
+    limits = {message_id: earlier[message_id] for message_id in _kept_ids(draft, prompt) if message_id in earlier}
     return {**limits, **{messages[index].id or "": limit for index, limit in partition.user_limits.items()}}
+
+
+def _output_limits(plan: CompactionPlan | None, draft: Draft, prompt: Prompt) -> dict[str, int]:
+    """Return the limit of each message that stays with excerpts of its outputs."""
+    earlier = plan.output_limits if plan is not None else {}
+    new = {message_id: item.excerpt_tokens for message_id, item in prompt.truncations.items()}
+    limits = {message_id: new.get(message_id, earlier.get(message_id, 0)) for message_id in _kept_ids(draft, prompt)}
+    return {message_id: limit for message_id, limit in limits.items() if limit}
+
+
+def _kept_ids(draft: Draft, prompt: Prompt) -> list[str]:
+    units = (*draft.partition.pinned, *draft.partition.recent)
+    return [prompt.messages[index].id or "" for unit in units for index in unit.indices]
 
 
 def _of_type(records: Sequence[CompactionRecord], kind: type[R]) -> tuple[R, ...]:

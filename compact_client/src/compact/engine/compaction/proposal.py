@@ -164,10 +164,13 @@ class _Proposing:
         self._limits = usage.revert_limits(limits.reserve(inputs.reserve_tokens))
         """The limits in our own tokens."""
         self._prompt = inputs.read_prompt()
+        self._story: frozenset[int] = frozenset()
+        """The first indices of the older units that stay with shortened outputs."""
 
     def run(self) -> Steps[Proposal | None]:
         """Return a compaction that fits, or None if nothing can be gained."""
         draft = yield from self._find_first_draft()
+        draft = yield from self._keep_story(draft)
         self._report_start(draft)
         draft, limits = yield from self._find_useful_draft(draft)
         if limits is None:
@@ -185,13 +188,16 @@ class _Proposing:
 
     def _draft(self) -> Draft:
         try:
-            return make_draft(self._prompt, self._terms, self._limits)
+            return self._draft_within(self._limits)
         except InsufficientBudget:
             if self._limits == self._limits_without_reserve:
                 raise
             # Messages that must stay are more important than space for rehydrated content.
             self._limits = self._limits_without_reserve
-            return make_draft(self._prompt, self._terms, self._limits)
+            return self._draft_within(self._limits)
+
+    def _draft_within(self, limits: TokenLimits) -> Draft:
+        return make_draft(self._prompt, self._terms, limits, story=self._story)
 
     def _try_draft(self) -> Draft | None:
         try:
@@ -213,6 +219,23 @@ class _Proposing:
             inputs, kept = self._inputs, kept_at_floor(self._prompt, self._terms)
             self._engine.report_decision(self._session, self._check, inputs.decision, kept=kept, note=inputs.note)
         return draft or self._draft()
+
+    def _keep_story(self, draft: Draft) -> Steps[Draft]:
+        """Keep older units with shortened outputs, as many as there is room for beside a short summary."""
+        policy = self._terms.policy
+        if not self._terms.renderer.keeps_story or policy.pruning != "recency" or not policy.story_pct:
+            # Another layout, or another rule about what stays.
+            return draft
+        story = self._truncation.choose_story(self._prompt, draft)
+        if not story.units:
+            return draft
+        self._prompt = yield from self._truncation.truncate_story(self._prompt, story)
+        self._story = frozenset(unit.first for unit in story.units)
+        longer = self._try_draft()
+        if longer is None or not self._changes_something(longer):
+            self._story = frozenset()
+            return draft
+        return longer
 
     def _draft_after(self, truncation: Steps[Prompt], draft: Draft | None) -> Steps[Draft | None]:
         """Truncate outputs, and draft again if there were any."""
@@ -237,7 +260,7 @@ class _Proposing:
     def _draft_again(self, limits: TokenLimits) -> Steps[Draft]:
         """Draft within lower limits. If not even the minimum fits, truncate the outputs that must stay."""
         try:
-            return make_draft(self._prompt, self._terms, limits)
+            return self._draft_within(limits)
         except InsufficientBudget:
             self._limits = limits
             prompt = yield from self._truncation.truncate_to_fit(self._prompt, limits)

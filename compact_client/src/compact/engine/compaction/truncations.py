@@ -6,21 +6,22 @@ one if nothing could be truncated. The session does not change.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from compact import events
-from compact.engine.compaction.drafts import DraftTerms, floor_units, recent_units
+from compact.engine.compaction.drafts import DraftTerms, floor_units, goal_tokens_of, recent_units, results_to_keep
 from compact.engine.compaction.prompt import Prompt, read_prompt
 from compact.engine.effects import Steps
 from compact.engine.session import Session
-from compact.engine.truncation import is_truncatable, policy_limit, truncate_message, user_limit
+from compact.engine.truncation import is_truncatable, output_excerpt, policy_limit, truncate_message, user_limit
 from compact.messages.codecs.base import ChangeOutput
 from compact.messages.units import Unit
-from compact.planning.draft import Draft
+from compact.planning.draft import Draft, story_room
 from compact.planning.limits import TokenLimits
 from compact.planning.partition import PROTECTED_TOOL, Partition, newest_unit
+from compact.planning.story import Story, StoryUnit, choose_story
 from compact.planning.tool_results.truncation import truncate_with_split
 
 if TYPE_CHECKING:
@@ -75,6 +76,36 @@ class PromptTruncation:
         if max_tokens < _MIN_OUTPUT_TOKENS:
             return prompt
         return (yield from self._truncate_to(prompt, kept, max_tokens, "the output does not fit the budget"))
+
+    def choose_story(self, prompt: Prompt, draft: Draft) -> Story:
+        """Choose the units that a draft would remove but that fit with shortened outputs."""
+        room_tokens = story_room(
+            self._policy, draft.limits, draft.pinned_tokens, draft.recent_tokens, goal_tokens_of(prompt, self._terms)
+        )
+        lasting_ids = results_to_keep(prompt, self._terms)
+        candidates = [
+            StoryUnit(unit, draft.sizes[unit.first], tuple(self._output_tokens(prompt, unit)))
+            for unit in draft.partition.remainder
+            if unit.kind != "context" and not any(prompt.messages[index].id in lasting_ids for index in unit.indices)
+        ]
+        return choose_story(candidates, room_tokens)
+
+    def truncate_story(self, prompt: Prompt, story: Story) -> Steps[Prompt]:
+        """Shorten the outputs of older units that stay."""
+        reason = "an older output, shortened so that the conversation around it stays"
+
+        shorten = output_excerpt(story.output_tokens, self._count_text)
+        shorter = yield from self._truncate(prompt, story.units, shorten, reason)
+        new = {
+            message_id: replace(truncation, excerpt_tokens=story.output_tokens)
+            for message_id, truncation in shorter.truncations.items()
+            if prompt.truncations.get(message_id) is not truncation
+        }
+        return replace(shorter, truncations={**shorter.truncations, **new})
+
+    def _output_tokens(self, prompt: Prompt, unit: Unit) -> Iterator[int]:
+        for texts in self._outputs_of(prompt, unit).values():
+            yield from map(self._count_text, texts.values())
 
     def truncate_user_messages(self, prompt: Prompt, draft: Draft) -> Steps[tuple[Prompt, Draft]]:
         """Truncate the user messages that a draft limits. Those whose text cannot be truncated leave the prompt."""

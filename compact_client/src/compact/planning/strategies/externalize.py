@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from compact.messages.units import Unit
 from compact.planning.plan import ExternalizationRecord
 from compact.planning.strategies.base import CompactionProposal, StrategyContext
-from compact.planning.tool_results.artifacts import Sensitivity
+from compact.planning.tool_results.artifacts import Sensitivity, highest_sensitivity
 from compact.planning.tool_results.durability import ToolDurability
 from compact.summary.entries import ArtifactReference, Note
 from compact.summary.structured_summary import StructuredSummary
 
 POINTER_TOKENS = 90  # the cost of a pointer with its two lines of description
-_SENSITIVITY_RANK = {"public": 0, "internal": 1, "confidential": 2, "restricted": 3}
 
 
 class ExternalizeStrategy:
@@ -41,7 +40,7 @@ class ExternalizeStrategy:
     def sensitivity(self, proposal: CompactionProposal, context: StrategyContext) -> Sensitivity:
         """Return the highest sensitivity of the tools whose results are moved."""
         levels = [context.durability_of(call).sensitivity for _, call, _ in context.envelopes(proposal.units[0])]
-        return max(levels, key=_SENSITIVITY_RANK.__getitem__)
+        return highest_sensitivity(levels)
 
     def execute(self, proposal: CompactionProposal, context: StrategyContext, result: str) -> ExternalizationRecord:
         """Return the record that points to the artifact id in `result`."""

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, get_args
 
 Sensitivity = Literal["public", "internal", "confidential", "restricted"]
 _REQUIRED_PERMISSIONS = {"confidential": "artifact:read:confidential", "restricted": "artifact:read:restricted"}
+_SENSITIVITIES: tuple[Sensitivity, ...] = get_args(Sensitivity)
+
+
+def highest_sensitivity(levels: Iterable[Sensitivity]) -> Sensitivity:
+    """Return the highest of some levels, or that of an artifact without one."""
+    return max(levels, key=_SENSITIVITIES.index, default="internal")
 
 
 @dataclass(frozen=True, slots=True)

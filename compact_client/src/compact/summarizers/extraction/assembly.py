@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from compact.events.phrases import format_count
 from compact.messages.span import SpanReference
 from compact.reading.lines.line_classifier import is_error
 from compact.summarizers.extraction.span_index import CALL_FIELDS, Candidate
@@ -80,6 +81,7 @@ class _Entries:
         # The field and index of the entry for a call line or a file path.
         self._calls: dict[str, tuple[str, int]] = {}
         self._files: dict[str, tuple[str, int]] = {}
+        self._ends: dict[Any, int] = {}
         self._excerpts: dict[tuple[str, int], list[tuple[str, tuple[str, ...]]]] = {}
 
     def add(self, name: str, entry: Entry) -> None:
@@ -102,10 +104,18 @@ class _Entries:
         block = line.block
         if not block.call_line or line.field not in ("outputs", "errors"):
             return False
-        place = self._calls.get(block.call_line)
-        if place is None:
-            return False
-        self._excerpts.setdefault(place, []).append((line.text, block.sources))
+        if block.call_line not in self._calls:
+            # An excerpt is hard to read without its call, even if the call itself was not selected.
+            outcome = ToolOutcome(block.call_line.partition("(")[0], call=block.call_line, order=line.order)
+            self._calls[block.call_line] = ("tool_outcomes", len(self._by_field["tool_outcomes"]))
+            self.add("tool_outcomes", replace(outcome, sources=block.sources))
+        place = self._calls[block.call_line]
+        excerpts = self._excerpts.setdefault(place, [])
+        gap = line.start - self._ends.get((place, block.position, block.kind), 0)
+        if gap > 0:
+            excerpts.append((f"[… {format_count(gap, 'line')}]", ()))
+        excerpts.extend((text, block.sources) for text in line.text.split("\n"))
+        self._ends[place, block.position, block.kind] = line.start + line.text.count("\n") + 1
         return True
 
     def by_field(self) -> dict[str, Any]:

@@ -1,13 +1,11 @@
-"""Select what a summary keeps: lines, records, ledgers and names, by value per token within a budget.
+"""Select what a summary keeps: sentences, calls, records and excerpts, by value per token within a budget.
 
-This is budgeted maximum coverage. The value of a line is the reuse score of the entities that no selected line mentions
-yet, plus a bonus for its summary field. A bare name has a part of its entity's score, and so has a line of tool output
-that only repeats it. A greedy algorithm selects by value per token and is deterministic. The constants in `span_index`
-and `entity_names` define the values.
+This is budgeted maximum coverage. The value of a candidate is the reuse score of the entities that no selected one
+mentions yet, plus a bonus for its summary field. A greedy algorithm selects by value per token and is deterministic.
+The constants in `span_index` define the values.
 
 Two kinds of lines come first, each within a share of the budget: the requests, and what the user wants in every summary
-(standing instructions, artifacts, and lines that match `keep_keys`). In the last share, lines compete with the names of
-entities that no line mentions yet. The rest of what the user wants and the names of required entities come first.
+(standing instructions, artifacts, and lines that match `keep_keys`).
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from compact.summarizers.extraction.entity_names import NAME_WORTH, name_candidates
 from compact.summarizers.extraction.entity_usage import CHARS_PER_TOKEN
 from compact.summarizers.extraction.span_index import CALL_FIELDS, LINE_TOKENS, Candidate, SpanIndex
 from compact.summary.record_tree import shown_text
@@ -26,10 +23,6 @@ _PRIORITY_SHARE: Final = 0.5  # of the budget, at most
 _REQUEST_FIELDS: Final = ("current_task", "goals")
 _REQUESTS_SHARE: Final = 0.6
 _REQUEST_TEXT_SHARE: Final = 0.35  # much less than the share above, because the size of a line is an estimate
-_NAMES_SHARE: Final = 0.22  # of the budget, for lines and names
-_REQUIRED_NAMES_SHARE: Final = 0.14  # of the budget, for names alone
-# Both shares of a summary that continues an earlier one, because it covers more text in the same room.
-_CONTINUED_NAMES_SHARE: Final = 0.34
 _MIN_LINE_TOKENS: Final = 4
 _MAX_MISFITS: Final = 64  # The next phase uses a small rest better than the thousandth best line.
 _OUTPUT_HALF_VALUE_LINES: Final = 24.0  # after this many lines of one output, the next one is worth half
@@ -53,25 +46,12 @@ def _leading_lines(lines: Iterable[Candidate]) -> tuple[list[Candidate], list[Ca
 
 def select_lines(index: SpanIndex, budget_tokens: float, *, spare_tokens: float = 0.0) -> list[Candidate]:
     """Select the best lines within the budget, best first, and the next best ones within `spare_tokens` more."""
-    names_share, required_names_share = _NAMES_SHARE, _REQUIRED_NAMES_SHARE
-    if index.continues_summary:
-        names_share = required_names_share = _CONTINUED_NAMES_SHARE
-    required = index.required_entities()
-    lines = [line for line in index.candidates if line.field != "entities"]
+    lines = index.candidates
     requests, wanted = _leading_lines(lines)
     selector = _GreedySelector(index.reuse_scores(), index.visible)
     used_tokens = selector.select(requests, budget_tokens * _REQUESTS_SHARE)
     used_tokens += selector.select(wanted, budget_tokens * _PRIORITY_SHARE - used_tokens)
-    used_tokens += selector.select(lines, budget_tokens * (1.0 - names_share) - used_tokens)
-    names = [line for line in index.candidates if line.field == "entities"]
-    names += name_candidates(index, selector.name_values(), required, budget_tokens + spare_tokens)
-    required_tokens = budget_tokens * (1.0 - names_share + required_names_share)
-    # An instruction is worth more than the names that would fit in its place.
-    used_tokens += selector.select(wanted, required_tokens - used_tokens)
-    used_tokens += selector.select(
-        [name for name in names if not required.isdisjoint(name.entities)], required_tokens - used_tokens
-    )
-    selector.select([*lines, *names], budget_tokens + spare_tokens - used_tokens)
+    selector.select(lines, budget_tokens + spare_tokens - used_tokens)
     return selector.lines
 
 
@@ -82,9 +62,8 @@ class _GreedySelector:
         self.lines: list[Candidate] = []
         self._selected_orders: set[int] = set()
         self._reuse_scores = reuse_scores
-        # Zero once a selected line explains the entity, and reduced while only its name or a bare line is selected.
+        # Zero once a selected line explains the entity, and reduced while only a bare line is selected.
         self._values = list(reuse_scores)
-        self._name_tokens: dict[int, float] = {}  # of the selected names that no selected line mentions
         for entity in visible:
             self._values[entity] = 0.0
         self._lines_per_output: Counter[int] = Counter()
@@ -113,7 +92,8 @@ class _GreedySelector:
             if heap and -density > heap[0][0]:
                 heapq.heappush(heap, (-density, index))
                 continue
-            remaining -= tokens - self._cover(candidate)
+            remaining -= tokens
+            self._cover(candidate)
             # The only densities that increase. These lines get a second, newer place in the heap.
             for other in self._add(candidate, candidates, dependents):
                 if candidates[other].order not in selected:
@@ -146,41 +126,19 @@ class _GreedySelector:
         candidates[call].bonus += _CALL_OF_OUTPUT_VALUE
         return [call]
 
-    def _cover(self, candidate: Candidate) -> float:
-        """Mark the entities of a candidate as covered. Return the tokens of names that it makes superfluous."""
+    def _cover(self, candidate: Candidate) -> None:
+        """Mark the entities of a candidate as covered."""
         values, scores = self._values, self._reuse_scores
-        if candidate.field == "entities":
-            for entity in candidate.entities:
-                values[entity] = min(values[entity], (1.0 - NAME_WORTH) * scores[entity])
-                self._name_tokens[entity] = candidate.tokens
-            return 0.0
-        freed_tokens = 0.0
-        for entity in candidate.fields:
-            values[entity] = 0.0
-            freed_tokens += self._name_tokens.pop(entity, 0.0)
         left = {
             entity: min(values[entity], (1.0 - _BARE_LINE_WORTH) * scores[entity]) for entity in candidate.unexplained
         }
         for entity in candidate.entities:
             values[entity] = left.get(entity, 0.0)
-            if entity in self._name_tokens:
-                freed_tokens += self._name_tokens.pop(entity)
-        return freed_tokens
-
-    def name_values(self) -> list[float]:
-        """Return what the bare name of each entity is still worth."""
-        pairs = zip(self._values, self._reuse_scores, strict=True)
-        return [max(0.0, value - (1.0 - NAME_WORTH) * score) for value, score in pairs]
-
-    def _name_value(self, entity: int) -> float:
-        return max(0.0, self._values[entity] - (1.0 - NAME_WORTH) * self._reuse_scores[entity])
 
     def _density(self, candidate: Candidate) -> float:
         if candidate.after >= 0 and candidate.after not in self._selected_orders:
             return 0.0  # The fields of a record that are used more come first.
         values, value, scores = self._values, candidate.bonus, self._reuse_scores
-        if candidate.field == "entities":
-            return sum(map(self._name_value, candidate.entities)) / candidate.tokens
         for entity in candidate.entities:
             value += values[entity]
         for entity in candidate.unexplained:

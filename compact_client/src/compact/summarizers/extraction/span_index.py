@@ -14,19 +14,16 @@ from typing import Final
 
 from compact.reading.blocks import Block, LineKind
 from compact.reading.entities import (
-    NUMBER_TYPES,
     TYPE_WEIGHTS,
     Mention,
     find_entities,
-    original_spelling,
-    scan_entities,
 )
 from compact.reading.lines.line_classifier import is_instruction, summary_field
 from compact.reading.text_cache import TextCache
 from compact.summarizers.extraction.call_runs import run_line, split_run
 from compact.summarizers.extraction.entity_usage import CHARS_PER_TOKEN, EntityUsage, reuse_scores
 from compact.summarizers.extraction.records.record_state import FIRST_LINE_VALUE
-from compact.summary.entries import Entity, Entry, Mentions
+from compact.summary.entries import Mentions
 from compact.summary.record_tree import shown_text
 from compact.summary.renderer import USER_PREFIX
 
@@ -56,7 +53,7 @@ FIELD_BONUS: Final[dict[str, float]] = {
     "requests": 0.06,
     "reports": 0.6,  # of a program in the user's turn, about what is not possible
     "tool_outcomes": 0.05,
-    "facts": 0.01,  # ordinary prose, which only fills leftover space
+    "facts": 0.1,  # ordinary prose, which only fills leftover space
 }
 # Lines of these fields that an earlier summary kept are worth more, so that newer lines do not displace them.
 _STABLE_FIELDS: Final = frozenset(
@@ -73,6 +70,10 @@ _REPEATED_FIELDS: Final = frozenset({"commands", "tool_outcomes"})
 _NUMBERED_FIELDS: Final = frozenset({"current_plan", "records", "files", "changed_values"})
 _OPENING_WORDS: Final = 3
 _SAME_WORDS_SHARE: Final = 0.6
+_EXCERPT_LINES: Final = 5  # of tool text, which stays or goes together
+# What was said is worth this much per token, whatever it mentions.
+_STORY_FIELDS: Final = frozenset({"facts", "statements", "questions", "requests"})
+_STORY_VALUE_PER_TOKEN: Final = 0.008
 _DIGIT: Final = re.compile(r"\d")
 _WORD_WITH_DIGIT: Final = re.compile(r"(?<!\S)[^\s\d]*+\d\S*+")
 # The name of a field is not an entity, nor are those above the columns of a table.
@@ -80,6 +81,7 @@ _FIELD_NAME: Final = re.compile(r"(?<![\w.])[A-Za-z_][\w.]*+[=(](?:(?:[\w.-]+, )
 _QUOTATION_MARKS: Final = frozenset("\"'`")
 _LONE_WORD: Final = re.compile(r"[\"'`][^\"'`\s]{0,80}[\"'`],?")
 _SHOWN_KINDS: Final = frozenset({"output", "record"})
+_EXCERPT_KINDS: Final = frozenset({"output", "code", "pasted"})
 _TOOL_TEXT_KINDS: Final = frozenset({"output", "code"})
 _UNSAID_KINDS: Final = frozenset({"output", "code", "record"})
 _FILE_FIELDS: Final = frozenset({"files", "files_read"})
@@ -90,15 +92,7 @@ _ID_OPTION: Final = re.compile(r"id|.*(?:[_-]id|Id|ID)")
 # Fields whose lines are tool calls and may carry excerpts of their output.
 CALL_FIELDS: Final = frozenset({"commands", "tool_outcomes", "files", "files_read", "changes"})
 
-_VERBATIM_NAMES: Final = "branch code date email error file hex id money path ticket url uuid version"
-_VERBATIM_TYPES: Final = frozenset(_VERBATIM_NAMES.split())
-_KEPT_TYPES: Final = frozenset({"ident", "quoted", "flag", "name"})
 _WORD_TYPES: Final = frozenset({"acronym", "name", "num", "unit"})
-# The labels of names whose type only their source shows.
-ARGUMENT_LABEL: Final = "tool arguments"
-FIELD_LABEL: Final = "record fields"
-_TYPES_BY_LABEL: Final = {ARGUMENT_LABEL: "argument", FIELD_LABEL: "field"}
-
 _LineEntities = tuple[tuple[int, ...], Sequence[int]]  # those of a line, and those that its message mentioned before
 
 
@@ -119,7 +113,7 @@ class Candidate:
     subject: int = -1  # for a record: the entity that identifies it
     subject_worth: float = 0.0  # for a record: how much of the reuse score of that entity the line is worth
     unexplained: tuple[int, ...] = ()  # entities about which another line says more
-    fields: tuple[int, ...] = ()  # for a record: the names of its fields
+    start: int = 0  # for an excerpt: the number of lines of its block before it
 
 
 class _EntityIds(dict[Mention, int]):
@@ -174,49 +168,28 @@ class SpanIndex:
         self._template_counts: Counter[str] = Counter()
         self._line_by_opening: dict[str, Candidate] = {}
         self._entity_ids = _EntityIds(self.usages, self.keys, {item.key: item for item in mentions})
-        self._fields_by_line: dict[str, tuple[int, ...]] = {}
         self._entities_by_line: dict[str, tuple[int, ...]] = {}
         self._candidates_by_line: dict[str, Candidate | None] = {}  # None for lines that stay in the prompt
         self._keep = re.compile("|".join(map(re.escape, sorted(keep_keys))), re.IGNORECASE) if keep_keys else None
-
-    def name(self, entity: int) -> str:
-        """Return an entity as it was first spelled."""
-        return original_spelling(self.usages[entity].first_line, self.keys[entity])
-
-    def with_parts(self, entity: int) -> tuple[int, ...]:
-        """Return an entity and those that its name contains: the file of a path, the parts of a dotted name."""
-        known = self._entity_ids.by_key
-        parts = (known[key] for key, _ in find_entities(self.name(entity)) if key in known)
-        return tuple(dict.fromkeys((entity, *parts)))
-
-    def is_only_in_records(self, entity: int) -> bool:
-        """True if an entity was not said and a record was the first to contain it."""
-        usage = self.usages[entity]
-        candidate = None if usage.is_in_conversation else self._candidates_by_line.get(usage.first_line)
-        return candidate is not None and candidate.block.kind == "record"
-
-    def sources(self, entity: int) -> tuple[str, ...]:
-        """Return the id of the message that first mentioned an entity, if its line is a candidate."""
-        candidate = self._candidates_by_line.get(self.usages[entity].first_line)
-        return candidate.block.sources if candidate else ()
 
     def add(self, blocks: Iterable[Block], *, last_user: int = -1) -> None:
         """Index lines that may be kept. `last_user` is the position of the last user message."""
         candidates = self._candidates_by_line
         for block in blocks:
             values = chain(block.values, repeat(FIRST_LINE_VALUE))
-            self._record_fields(block)
             mentions = self._record_usage(block, last_user)
-            if block.kind == "arguments":
-                continue  # Only their names can be kept.
-            for text, (entities, repeated), value in zip(block.lines, mentions, values, strict=False):
+            if block.field == "entities":
+                continue  # Earlier versions listed names.
+            start = block.start
+            for text, (entities, repeated), value in _passages(block, mentions, values):
                 if text in candidates:
                     if (candidate := candidates[text]) is not None:
                         _record_repetition(candidate, text, block)
                 elif self._keep is not None or self._is_informative(text, block, entities):
                     candidate = candidates[text] = self._add_candidate(text, block, entities, value)
                     candidate.unexplained = _unexplained_entities(candidate, repeated)
-                    candidate.fields = self._fields_by_line.get(text, ())
+                    candidate.start = start
+                start += text.count("\n") + 1
 
     def add_visible(self, blocks: Iterable[Block], *, last_user: int = -1) -> None:
         """Index lines that stay in the prompt, so that the summary does not repeat what they mention.
@@ -225,11 +198,9 @@ class SpanIndex:
         """
         self._mentions = self._mentions or self._count_mentions()
         for block in blocks:
-            self._record_fields(block)
             self.visible.update(*(entities for entities, _ in self._record_usage(block, last_user)))
             for text in block.lines:
                 self._candidates_by_line.setdefault(text)
-                self.visible.update(self._fields_by_line.get(text, ()))
 
     def unshown_mentions(self, lines: Iterable[Candidate]) -> tuple[Mentions, ...]:
         """Return the mentions of entities that a summary of these lines does not show.
@@ -241,7 +212,6 @@ class SpanIndex:
         shown: set[int] = set()
         for line in lines:
             (shown if line.block.kind in _UNSAID_KINDS else said).update(line.entities)
-            shown.update(line.fields)
         known = self._mentions or self._count_mentions()
         entities = sorted(entity for entity in said | shown | self.visible if self.keys[entity] in known)
         return tuple(
@@ -254,22 +224,6 @@ class SpanIndex:
         """Return the mentions so far of each entity in the messages that the summary replaces."""
         pairs = zip(self.keys, self.usages, strict=True)
         return {**self._entity_ids.earlier, **{key: usage.mentions(key) for key, usage in pairs}}
-
-    def required_entities(self) -> set[int]:
-        """Return the entities to keep as long as they fit: said, and of a type that can only be copied verbatim.
-
-        What was said and kept by an earlier summary stays, whatever its type.
-        """
-        return {
-            entity
-            for entity, usage in enumerate(self.usages)
-            if usage.is_in_conversation
-            and (
-                usage.type in _VERBATIM_TYPES
-                or (usage.by_user and usage.type in NUMBER_TYPES)
-                or (usage.is_kept and usage.type in _KEPT_TYPES)
-            )
-        }
 
     def reuse_scores(self) -> list[float]:
         """Return the weight of each entity times the probability that it is needed again."""
@@ -286,9 +240,11 @@ class SpanIndex:
 
     def _add_candidate(self, text: str, block: Block, entities: tuple[int, ...], value: float) -> Candidate:
         field = block.field or summary_field(text, block.kind)
-        tokens = len(shown_text(text, block.parent)) / CHARS_PER_TOKEN + (LINE_TOKENS if field != "entities" else 0.0)
+        tokens = len(shown_text(text, block.parent)) / CHARS_PER_TOKEN + LINE_TOKENS
         is_priority = self._is_priority(text, block, field)
         bonus = _field_bonus(field, is_kept=block.entry is not None)
+        if field in _STORY_FIELDS and block.kind in ("prose", "user"):
+            bonus = max(bonus, tokens * _STORY_VALUE_PER_TOKEN)
         if bonus and not is_priority and field not in _NUMBERED_FIELDS and self._is_boilerplate(text):
             bonus = 0.0
         candidate = Candidate(text, block, field, entities, bonus, tokens, len(self.candidates), is_priority)
@@ -359,7 +315,6 @@ class SpanIndex:
         entity_id = self._entity_ids.__getitem__
         kind, position, parent = block.kind, block.position, block.parent
         is_shown, is_code = kind in _SHOWN_KINDS, kind == "code"
-        is_name = block.field == "entities"
         # Excerpts of an earlier summary have no entry of their own.
         is_earlier = block.entry is not None or block.field == "outputs"
         lines: list[_LineEntities] = []
@@ -369,7 +324,7 @@ class SpanIndex:
             if entities is None:
                 self._entity_ids.line = text
                 shown = shown_text(text, parent) if parent else text
-                mentions = _name_mentions(text, block.entry) if is_name else _mentions(shown, kind)
+                mentions = _mentions(shown, kind)
                 entities = known[text] = tuple(dict.fromkeys(map(entity_id, mentions)))
             repeated: list[int] = []
             for entity in entities:
@@ -407,21 +362,6 @@ class SpanIndex:
             elif kind in _CALL_KINDS:
                 usage.as_argument = True
 
-    def _record_fields(self, block: Block) -> None:
-        """Update the usage of the names of fields in a block of records."""
-        for text in block.lines if block.kind == "record" else ():
-            self._entity_ids.line = text
-            fields = self._fields_by_line[text] = tuple(self._entity_ids[name] for name in _field_names[text])
-            for entity in fields:
-                usage = self.usages[entity]
-                usage.last_chars = self._chars
-                if block.entry is not None and usage.is_counted:
-                    continue
-                usage.shown += 1
-                usage.messages += usage.last_position != block.position
-                usage.last_position = block.position
-                usage.smallest_output_chars = min(usage.smallest_output_chars, block.size)
-
 
 def _field_bonus(field: str, *, is_kept: bool) -> float:
     """Return the value of a line for its field. `is_kept` is True for a line of an earlier summary."""
@@ -429,21 +369,9 @@ def _field_bonus(field: str, *, is_kept: bool) -> float:
     return bonus * _STABLE_BONUS if is_kept and field in _STABLE_FIELDS else bonus
 
 
-def _name_mentions(name: str, entry: Entry | None) -> tuple[Mention, ...]:
-    """Return the mentions in a bare name. Without its quotation marks, a quoted text is only its key."""
-    mentions = find_entities(name)
-    label = entry.role.partition(" ")[2] if isinstance(entry, Entity) else ""
-    if kind := _TYPES_BY_LABEL.get(label):
-        return tuple((key, kind) for key, _ in mentions)
-    key = name.lower()
-    return mentions if any(known == key for known, _ in mentions) else ((key, "quoted"), *mentions)
-
-
 def _mentions(text: str, kind: LineKind) -> tuple[Mention, ...]:
     if kind == "record":
         return find_entities(_record_values[text])
-    if kind == "arguments":
-        return tuple((key, "argument") for key, _ in find_entities(text))
     if kind not in _CALL_KINDS or "=" not in text:
         return find_entities(text)
     # Option values are plain words, but the next call of the same tool is likely to use them again.
@@ -469,6 +397,25 @@ def _record_repetition(candidate: Candidate, text: str, block: Block) -> None:
         candidate.bonus, candidate.is_priority = FIELD_BONUS["constraints"], True
 
 
+def _passages(
+    block: Block, mentions: Sequence[_LineEntities], values: Iterable[float]
+) -> Iterable[tuple[str, _LineEntities, float]]:
+    """Return the parts of a block that are kept or left out as a whole: lines, or excerpts of tool text."""
+    if block.kind not in _EXCERPT_KINDS or (block.kind == "pasted" and block.field):
+        return zip(block.lines, mentions, values, strict=False)
+    passages = []
+    size = max(2, -(-len(block.lines) // max(1, round(len(block.lines) / _EXCERPT_LINES))))
+    starts = list(range(0, len(block.lines), size))
+    if len(starts) > 1 and len(block.lines) - starts[-1] < 2:
+        starts.pop()
+    for start, end in zip(starts, [*starts[1:], len(block.lines)], strict=True):
+        part = mentions[start:end]
+        entities = tuple(dict.fromkeys(entity for line, _ in part for entity in line))
+        repeated = tuple(dict.fromkeys(entity for _, line in part for entity in line))
+        passages.append(("\n".join(block.lines[start:end]), (entities, repeated), FIRST_LINE_VALUE))
+    return passages
+
+
 def _unexplained_entities(candidate: Candidate, repeated: Sequence[int]) -> tuple[int, ...]:
     """Return the entities about which another line says more.
 
@@ -491,11 +438,5 @@ def _template(text: str) -> str:
     return _WORD_WITH_DIGIT.sub("#", text) if _DIGIT.search(text) else ""
 
 
-def _find_field_names(text: str) -> tuple[Mention, ...]:
-    """Return the names of fields in the line of a record that say something by themselves."""
-    return tuple((key, "field") for key, _ in scan_entities(" ".join(_FIELD_NAME.findall(text))))
-
-
 _templates: Final = TextCache(_template, max_chars=1_000_000)
-_field_names: Final = TextCache(_find_field_names, max_chars=1_000_000)
 _record_values: Final = TextCache(_without_field_names, max_chars=1_000_000)

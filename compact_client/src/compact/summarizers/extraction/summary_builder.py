@@ -120,23 +120,14 @@ def _chars_per_token(index: SpanIndex, count_tokens: CountTokens) -> float:
 
 def _line_sizes(lines: Sequence[Candidate], tokens_per_char: float) -> list[float]:
     """Return the estimated tokens of each line and its separator."""
-    return [
-        len(shown_text(line.text, line.block.parent)) * tokens_per_char
-        + (_MARKER_TOKENS if line.field != "entities" else 1.0)
-        for line in lines
-    ]
+    return [len(shown_text(line.text, line.block.parent)) * tokens_per_char + _MARKER_TOKENS for line in lines]
 
 
 def _fitting_lines(lines: Sequence[Candidate], sizes: Sequence[float], room: float) -> list[Candidate]:
-    """Return the first lines that fit, and the names that none of them mentions."""
-    mentioned: set[int] = set()
-    fitting: list[Candidate] = []
-    # The second pass fills the room of names that turned out to be mentioned by later lines.
-    for _ in range(2):
-        fitting, left = [], room
-        for line, tokens in zip(lines, sizes, strict=True):
-            if tokens <= left and not (line.field == "entities" and line.entities[0] in mentioned):
-                left -= tokens
-                fitting.append(line)
-        mentioned.update(*[(*line.entities, *line.fields) for line in fitting if line.field != "entities"])
-    return [line for line in fitting if line.field != "entities" or line.entities[0] not in mentioned]
+    """Return the first lines that fit."""
+    fitting, left = [], room
+    for line, tokens in zip(lines, sizes, strict=True):
+        if tokens <= left:
+            left -= tokens
+            fitting.append(line)
+    return fitting

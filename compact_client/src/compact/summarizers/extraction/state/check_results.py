@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -81,12 +81,12 @@ class VerdictFilter:
                 self._newest[name] = block.position
         self._newest.update((name, math.inf) for name in map(_check_name, visible) if name)
 
-    def current_lines(self, block: Block) -> Sequence[str]:
-        """Return the lines of a block without outdated verdicts."""
+    def filter_of(self, block: Block) -> Callable[[str], bool]:
+        """Return the function that is true for the lines of a block that are no outdated verdicts."""
         if not (name := _check_name(block)):
-            return block.lines
+            return lambda _: True
         is_old = block.position < self._newest[name]
-        return [line for line in block.lines if not (_PART_PASSED.match(line) or (is_old and _FAILED.search(line)))]
+        return lambda line: not (_PART_PASSED.match(line) or (is_old and _FAILED.search(line)))
 
 
 def _check_name(block: Block) -> str:

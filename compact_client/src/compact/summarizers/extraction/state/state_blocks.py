@@ -6,7 +6,7 @@ They replace the lines they are derived from, which describe how it came to be.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -39,7 +39,6 @@ from compact.reading.state.requests import (
 )
 from compact.reading.state.todo_list import TodoList
 from compact.reading.summary_blocks import EARLIER_POSITION, message_blocks
-from compact.summarizers.extraction.argument_names import argument_blocks
 from compact.summarizers.extraction.records.record_state import RecordStates
 from compact.summarizers.extraction.state.changed_values import changed_values
 from compact.summarizers.extraction.state.check_results import CheckResult, VerdictFilter, last_check
@@ -50,6 +49,7 @@ _TOOL_TEXT: Final = ("output", "code")
 _URL: Final = re.compile(r"https?://(?!localhost|127\.|0\.0\.0\.0)[^\s\"'<>`\\\])}]{4,120}")
 _GREP_PREFIX: Final = re.compile(r"(?:\S*\.\w{1,6})?:?\d+:\s*")
 _MAX_SOURCES: Final = 8
+_MIN_RUN: Final = 2
 _DONE: Final = "done: "  # before an item of an earlier to-do list
 _CHANGE: Final = re.compile(
     r"(?P<verb>created|edited)(?: and edited)?(?: (?P<count>\d+)×)?(?:, (?P<detail>.*))?", re.DOTALL
@@ -101,7 +101,6 @@ def insert_session_state(
     for block in visible_blocks:
         records.remove_shown(block)
     yield from records.blocks(all_messages, visible)
-    yield from argument_blocks(messages, blocks, replaced_lines=todo_lines)
 
 
 def _todo_lines(todo: TodoList, messages: Sequence[Message]) -> set[str]:
@@ -139,8 +138,8 @@ def _current_lines(
     if _is_in_user_turn(block):
         yield from _with_lines(block, _lines_beyond_request(block, requests.get(block.position)))
     elif block.kind in _TOOL_TEXT:
-        current = _with_lines(block, verdicts.current_lines(block))
-        yield from (part for block in current for part in _with_lines(block, _unremoved_lines(block, removed)))
+        is_current = verdicts.filter_of(block)
+        yield from _runs(block, lambda line: is_current(line) and not _is_removed(line, block, removed))
     else:
         yield block
 
@@ -306,8 +305,16 @@ def _file_line(line: str) -> str:
     return line[match.end() :] if match else line
 
 
-def _unremoved_lines(block: Block, removed: Mapping[str, int]) -> Sequence[str]:
-    """Return the lines of tool text that no later edit removed."""
-    if not removed:
-        return block.lines
-    return [line for line in block.lines if removed.get(_file_line(line), EARLIER_POSITION - 1) < block.position]
+def _is_removed(line: str, block: Block, removed: Mapping[str, int]) -> bool:
+    """True if a later edit removed a line of tool text."""
+    return bool(removed) and removed.get(_file_line(line), EARLIER_POSITION - 1) >= block.position
+
+
+def _runs(block: Block, is_current: Callable[[str], bool]) -> Iterator[Block]:
+    """Yield the parts of a block between the lines that are no longer true. A line that is left alone goes, too."""
+    start = 0
+    for is_kept, group in groupby(block.lines, is_current):
+        lines = tuple(group)
+        if is_kept and len(lines) >= min(_MIN_RUN, len(block.lines)):
+            yield block._replace(lines=lines, start=block.start + start)
+        start += len(lines)
