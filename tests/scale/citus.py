@@ -83,7 +83,11 @@ class CitusNode:
         owner = self.data.stat()
         account = {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []} if os.getuid() == 0 else {}
         command = [self.programs / "pg_ctl", "-s", "-w", "-D", self.data, "-l", f"{self.data}.log", "start"]
-        subprocess.run(command, check=False, stderr=subprocess.DEVNULL, cwd="/", **account)  # type: ignore[call-overload]
+        # Not with the home of this user, where libpq looks for certificates.
+        environment = {name: value for name, value in os.environ.items() if name != "HOME"}
+        subprocess.run(  # type: ignore[call-overload]
+            command, check=False, stderr=subprocess.DEVNULL, cwd="/", env=environment, **account
+        )
         with suppress(psycopg.OperationalError):
             self.execute("postgres", "SELECT 1")
             return True

@@ -1,7 +1,7 @@
 """`manage.py cells`: show the cells of a Citus cluster, or move those of one project to a node of their own.
 
-A node that holds only one project serves a large customer without neighbors. The rows move while agents send: writers
-wait for the last moment of the move only, in which the new node takes over.
+A node that holds only one project serves a large customer without neighbors. Writers of the cells beside it wait while
+its shards are split off. The move to the node then blocks them only for the last moment, in which that node takes over.
 """
 
 from __future__ import annotations

@@ -8,12 +8,14 @@ sign in, and Citus would restart the ids of all tables that refer to them.
 
 from __future__ import annotations
 
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
+from psycopg.errors import DeadlockDetected
 
 # Shards can be moved but not easily split. 32 shards allow for 32 workers.
 DEFAULT_SHARDS = 32
 
+_MAX_ATTEMPTS = 10
 FIRST = "ingest_cell"
 """The table that the others are colocated with. Each commit takes its lock on a cell from it first."""
 
@@ -57,15 +59,27 @@ def is_distributed() -> bool:
 def distribute(*, shards: int = DEFAULT_SHARDS) -> list[str]:
     """Distribute the tables that are not distributed yet, and return their names.
 
-    It is one transaction, so a commit finds all tables on one server or all on the cluster. Writers wait until it ends.
+    It is one transaction, so a commit finds all tables on one server or all on the cluster. Writers and readers wait
+    until it ends.
     """
+    for attempt in range(_MAX_ATTEMPTS):
+        try:
+            return _distribute(shards)
+        except OperationalError as error:
+            # Another transaction holds one of the tables and waits for another one.
+            if not isinstance(error.__cause__, DeadlockDetected) or attempt == _MAX_ATTEMPTS - 1:
+                raise
+    return []
+
+
+def _distribute(shards: int) -> list[str]:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_SETTINGS, [str(shards)])
         done = set(_names(cursor, _DISTRIBUTED))
-        if FIRST not in done:
-            # A commit comes before, or waits and finds the cluster.
-            cursor.execute(f"LOCK TABLE {FIRST}")
         new = [table for table in _names(cursor, GROWING) if table not in done]
+        if new:
+            # All at once, so that a deadlock ends the attempt before rows are copied.
+            cursor.execute(f"LOCK TABLE {', '.join(new)}")
         for table in new:
             cursor.execute(_DISTRIBUTE, [table, "none" if table == FIRST else FIRST])
         # The rows are on the shards now. The coordinator's copy of the append-only tables has triggers.
@@ -103,12 +117,13 @@ def place_of(cell: int) -> tuple[str, int, int]:
 
 
 def isolate(cell: int) -> None:
-    """Give a cell shards of its own."""
+    """Give a cell shards of its own. Writers of its old shards wait."""
     with connection.cursor() as cursor:
         cursor.execute(_IS_ALONE, [cell])
         if (cursor.fetchone() or (False,))[0]:
             return
-        cursor.execute(f"SELECT isolate_tenant_to_new_shard('{FIRST}', %s::bigint, 'CASCADE')", [cell])
+        # Without blocking, the split of Citus 13.2 never ends if a row of an old shard is updated.
+        cursor.execute(f"SELECT isolate_tenant_to_new_shard('{FIRST}', %s::bigint, 'CASCADE', 'block_writes')", [cell])
 
 
 def move(cell: int, host: str, port: int) -> None:

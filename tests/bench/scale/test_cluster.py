@@ -200,7 +200,7 @@ def query_times(system: System, session_id: str, blocker: Any) -> dict[str, floa
         from ingest.models import Session
         from viewer.live import queries as live_queries
         from viewer.search.queries import search
-        from viewer.sessions import overview, queries, session_list
+        from viewer.sessions import queries, session_list
         from viewer.visibility.public_parts import Visibility
 
         session = next(iter(Session.objects.filter(session_id=session_id)))
@@ -209,7 +209,7 @@ def query_times(system: System, session_id: str, blocker: Any) -> dict[str, floa
             "session page, tree": lambda: queries.tree_json(session),
             "session page, one span": lambda: queries.span(session, "0" * 16, with_payload=True),
             "session list": lambda: session_list.sessions_page(content, session_list.SessionFilter()),
-            "overview": lambda: overview.session_stats([session.project_id]),
+            "overview": lambda: session_list.session_stats([session.project_id]),
             "search": lambda: search(content, "step"),
             "tail": lambda: live_queries.sessions_after(session.project_id, session.last_seq - 1_000),
         }
