@@ -15,6 +15,7 @@ accepted = Counter("ariadne_ingest_events_accepted_total", "Events stored and ac
 rejected = Counter("ariadne_ingest_events_rejected_total", "Events rejected with a reason", ["endpoint"])
 received_bytes = Counter("ariadne_ingest_bytes_total", "Bytes of request bodies after decompression", ["endpoint"])
 redacted = Counter("ariadne_ingest_redacted_events_total", "Events in which a secret was redacted")
+replaced_ids = Counter("ariadne_ingest_replaced_ids_total", "Ids with a secret, which were replaced by a pseudonym")
 stored = Counter("ariadne_ingest_spans_written_total", "Span rows written, including updates of existing spans")
 request_seconds = Histogram(
     "ariadne_ingest_request_seconds", "Time to handle a request", ["endpoint"], buckets=_LATENCY_BUCKETS_S

@@ -92,7 +92,8 @@ class RedactionRule(models.Model):
     """A custom redaction rule of a project, or an exception to the rules.
 
     A pattern is a regular expression in the syntax of RE2. An exception is the name of a rule that is turned off, or a
-    text that stays visible, where `*` matches anything. `ingest.decoding.project_rules` applies and validates them.
+    text that stays visible, where `*` matches anything. `ingest.decoding.door.project_rules` applies and
+    validates them.
     """
 
     class Kind(models.TextChoices):

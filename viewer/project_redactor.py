@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from compact.redaction import Redactor
+from django.conf import settings
 
-from ingest.decoding.project_rules import ProjectRules, redactor_for
+from ingest.decoding.door.project_rules import ProjectRules, redactor_for
+from ingest.decoding.door.pseudonyms import project_key
 from ingest.models import RedactionRule
 
 
@@ -15,4 +17,6 @@ def project_redactor(project_id: int) -> Redactor:
 
 def read_rules(project_id: int) -> ProjectRules:
     rows = RedactionRule.objects.filter(project_id=project_id).order_by("pk")
-    return ProjectRules.from_rows(rows.values_list("kind", "name", "value"))
+    return ProjectRules.from_rows(
+        rows.values_list("kind", "name", "value"), project_key(settings.SECRET_KEY, project_id)
+    )

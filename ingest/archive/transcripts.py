@@ -27,7 +27,7 @@ from ingest.archive.hash_chain import Link, format_time
 from ingest.archive.link_clock import link_time
 from ingest.archive.transcript_format import BadTranscript, Parsed, Redact, archived_line, parse_messages
 from ingest.cells import cell_of, cells_of, project_of
-from ingest.decoding.redaction import redact_messages
+from ingest.decoding.door.redaction import redact_messages
 from ingest.decoding.schema import CONTROL, SESSION_MAX_BYTES
 from ingest.models import ChainLink, Content, Project, Transcript, session_key
 

@@ -1,4 +1,4 @@
-"""Decode the JSON body of `POST /ingest` into records.
+"""Parse the JSON body of `POST /ingest`.
 
 Most bodies are decoded in one step. If that fails, the body is parsed leniently and each event is validated by itself,
 so that an invalid event does not affect the others. A body that is not JSON is rejected as a whole.
@@ -15,8 +15,8 @@ import msgspec
 
 from ingest.decoding import lenient_json
 from ingest.decoding.lenient_json import STRICT_ERRORS
-from ingest.decoding.records import Converted, Decoded, Rejection
-from ingest.decoding.schema import Event, InvalidEvent, invalid_event, to_record
+from ingest.decoding.raw_records import Parsed, Raw, Rejection
+from ingest.decoding.schema import Event, InvalidEvent, invalid_event, to_raw
 from ingest.errors import Malformed, TooLarge
 
 
@@ -33,7 +33,7 @@ _decode_list = msgspec.json.Decoder(list[Event]).decode
 _decode_lines = msgspec.json.Decoder(Event).decode_lines
 
 
-def decode(body: bytes, *, max_events: int, is_lines: bool = False) -> Decoded:
+def decode(body: bytes, *, max_events: int, is_lines: bool = False) -> Parsed:
     """Decode a body: an event, a list, an envelope or, if `is_lines`, one JSON object per line."""
     body = body.removeprefix(codecs.BOM_UTF8).strip()
     if not body:
@@ -43,21 +43,20 @@ def decode(body: bytes, *, max_events: int, is_lines: bool = False) -> Decoded:
         return _decode_leniently(body, max_events, is_lines=is_lines)
     if len(events) > max_events:
         raise _too_many_events(max_events)
-    decoded = Decoded()
-    indexes, converted = decoded.indexes, decoded.converted
+    parsed = Parsed()
+    indexes, raw = parsed.indexes, parsed.events
     for index, event in enumerate(events):
         # The properties of such an event are its unknown fields, which `Event` does not keep.
         if event.event is not None and event.properties is None and event.data is None:
             return _decode_leniently(body, max_events, is_lines=is_lines)
         try:
-            converted.append(to_record(event))
+            raw.append(to_raw(event))
             indexes.append(index)
         except InvalidEvent as error:
-            decoded.rejections.append(Rejection(index, error.path, error.message))
+            parsed.rejections.append(Rejection(index, error.path, error.message))
         except STRICT_ERRORS:
             return _decode_leniently(body, max_events, is_lines=is_lines)
-    decoded.records = [record for record, _data, _payload in converted]
-    return decoded
+    return parsed
 
 
 def _decode_strictly(body: bytes, *, is_lines: bool) -> list[Event] | None:
@@ -75,26 +74,26 @@ def _decode_strictly(body: bytes, *, is_lines: bool) -> list[Event] | None:
     return [*(event.batch or []), *(event.events or [])]
 
 
-def _decode_leniently(body: bytes, max_events: int, *, is_lines: bool) -> Decoded:
+def _decode_leniently(body: bytes, max_events: int, *, is_lines: bool) -> Parsed:
     """Decode each event by itself."""
-    decoded = Decoded()
+    parsed = Parsed()
     for index, value in enumerate(_lines(body, max_events) if is_lines else _values(body, max_events)):
         if index >= max_events:
             raise _too_many_events(max_events)
         if isinstance(value, InvalidEvent):
-            decoded.rejections.append(Rejection(index, value.path, value.message))
+            parsed.rejections.append(Rejection(index, value.path, value.message))
             continue
         try:
-            decoded.add(index, _convert(value))
+            parsed.add(index, _convert(value))
         except InvalidEvent as error:
-            decoded.rejections.append(Rejection(index, error.path, error.message))
-    return decoded
+            parsed.rejections.append(Rejection(index, error.path, error.message))
+    return parsed
 
 
-def _convert(value: Any) -> Converted:
+def _convert(value: Any) -> Raw:
     """Convert one parsed event, or raise `InvalidEvent`."""
     try:
-        return to_record(msgspec.convert(value, Event), value)
+        return to_raw(msgspec.convert(value, Event), value)
     except msgspec.ValidationError as error:
         raise invalid_event(error) from None
     except STRICT_ERRORS:

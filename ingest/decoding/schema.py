@@ -1,4 +1,4 @@
-"""Validate events and convert them to spans and traces.
+"""Validate events and convert them to raw spans and traces.
 
 Events have three forms: trace, span and flat. Odd but harmless values are accepted and marked. Events that could not be
 found again, because an id is missing or a time is impossible, are rejected with the path of the problem.
@@ -15,17 +15,15 @@ import msgspec
 from ingest.decoding import timestamps
 from ingest.decoding.content_split import content_keys, pop_content
 from ingest.decoding.lenient_json import MAX_DEPTH, STRICT_ERRORS, is_deep
-from ingest.decoding.records import Converted, Span, Trace
-from ingest.decoding.span_stats import KINDS_WITHOUT_STATS, NO_STATS, session_of, stats_of
+from ingest.decoding.raw_records import Raw, RawSpan, RawTrace
 from ingest.decoding.timestamps import MAX_UNIX_S, MIN_US
 
-# Ids are part of an index entry, which can have 2,704 bytes. Names and kinds are displayed on one line.
+# Ids are part of an index entry, which can have 2,704 bytes.
 ID_MAX_BYTES = 512
 SESSION_MAX_BYTES = 1024
-NAME_MAX_CHARS = 500
-KIND_MAX_CHARS = 100
 
 Number = int | float
+_SESSION_KEYS = ("session_id", "session.id", "gen_ai.conversation.id")
 _KINDS = {
     "": "span",
     "function": "tool",
@@ -99,7 +97,7 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 
-def to_record(event: Event, source: dict[str, Any] | None = None) -> Converted:
+def to_raw(event: Event, source: dict[str, Any] | None = None) -> Raw:
     """Convert an event. `source` is its JSON object, needed for flat events without `properties`."""
     if event.type == "span" or (event.type is None and event.event is None and event.span_id is not None):
         data = event.data
@@ -121,56 +119,65 @@ def _data(event: Event) -> dict[str, Any]:
     return data if event.properties is None else {**_object(event.properties, "properties"), **data}
 
 
-def _trace(event: Event) -> Converted:
+def _trace(event: Event) -> RawTrace:
     metadata = _object(event.metadata, "metadata")
     trace_id = _required_id(event.trace_id, "trace_id")
     started_us, ended_us = _times(event)
-    trace = Trace(
+    encoded_metadata = _encode(metadata)
+    _check_depth(encoded_metadata, "metadata")
+    return RawTrace(
         trace_id=trace_id,
-        name=truncate(event.name or "", NAME_MAX_CHARS),
+        name=event.name or "",
         group_id=_id(event.group_id, "group_id", SESSION_MAX_BYTES),
         session_id=_id(event.session_id, "session_id", SESSION_MAX_BYTES) or _session_in(metadata),
         started_us=started_us,
         ended_us=ended_us,
-        metadata=_encode_checked(metadata, "metadata"),
+        metadata=metadata,
+        encoded_metadata=encoded_metadata,
     )
-    return trace, metadata, None
 
 
-def _span(event: Event, data: dict[str, Any]) -> Converted:
+def _span(event: Event, data: dict[str, Any], *, has_derived_id: bool = False) -> RawSpan:
     """Convert a span event.
 
     This is the hottest code of the server besides `copy_rows.pack_rows`. A function call costs as much as the work most
     of the steps do, so common values are handled inline.
     """
     name, kind = (event.event, event.event) if event.event else (event.name or "", event.kind or "")
-    kind = kind.lower()
+    # A kind is in lower case, and the rules for secrets distinguish cases. An unknown one is kept until they have run.
+    raw_kind, kind = kind, kind.lower()
     if name[:8] == "compact." != kind[:8]:
-        kind = name
+        raw_kind = kind = name
         data = _unwrap_custom_data(data)
-    kind = _KINDS.get(kind, kind)
+    raw_kind, kind = _KINDS.get(kind, raw_kind), _KINDS.get(kind, kind)
     payload = event.payload
     keys = content_keys[tuple(data)]
     if keys or type(payload) is str:
         payload = _payload(payload, pop_content(kind, data, keys))
     trace_id, span_id, parent_id = _ids(event)
     started_us, ended_us = _times(event)
+    encoded_data, encoded_payload = _encode(data), None if payload is None else _encode(payload)
+    if len(encoded_data) > _SHALLOW_BYTES:
+        _check_depth(encoded_data, "data")
+    if encoded_payload is not None and len(encoded_payload) > _SHALLOW_BYTES:
+        _check_depth(encoded_payload, "payload")
     # Positional arguments, because fourteen keywords would cost as much as creating the span.
-    span = Span(
+    return RawSpan(
         trace_id,
         span_id,
         parent_id,
-        kind if len(kind) <= KIND_MAX_CHARS else truncate(kind, KIND_MAX_CHARS),
-        name if 0 < len(name) <= NAME_MAX_CHARS else truncate(name or _default_name(kind, data), NAME_MAX_CHARS),
+        raw_kind,
+        name or _default_name(kind, data),
         _statuses[event.status],
         started_us,
         ended_us,
-        _encode_checked(data, "data"),
-        None if payload is None else _encode_checked(payload, "payload"),
+        data,
+        payload,
+        encoded_data,
+        encoded_payload,
         _session(event, data),
-        NO_STATS if kind in KINDS_WITHOUT_STATS else stats_of(kind, data),
+        has_derived_id,
     )
-    return span, data, payload
 
 
 def _payload(payload: Any, content: dict[str, Any]) -> Any:
@@ -185,17 +192,17 @@ def _payload(payload: Any, content: dict[str, Any]) -> Any:
 
 
 def _default_name(kind: str, data: dict[str, Any]) -> str:
-    """Return the best name for a span without one."""
+    """Return the best name in the data of a span without one. Without any, the kind becomes its name."""
     if isinstance(name := data.get("name"), str) and name:
         return name
     if kind == "generation" and isinstance(model := data.get("model"), str) and model:
         return model
     if kind == "handoff" and isinstance(target := data.get("to_agent"), str):
         return f"{data.get('from_agent') or ''} → {target}".strip()
-    return kind
+    return ""
 
 
-def _flat_event(event: Event, source: dict[str, Any]) -> Converted:
+def _flat_event(event: Event, source: dict[str, Any]) -> RawSpan:
     """Convert an event in the form of document 000: its own fields are its properties, and ids may be missing."""
     if event.data is not None or event.properties is not None:
         data = _data(event)
@@ -206,11 +213,12 @@ def _flat_event(event: Event, source: dict[str, Any]) -> Converted:
         if not session_id:
             raise InvalidEvent("session_id", "expected a session_id or a trace_id")
         event.trace_id = session_id
-    if event.span_id in {None, ""}:
+    has_derived_id = event.span_id in {None, ""}
+    if has_derived_id:
         # Derived from the content, so that a replay of the event gives the same span.
         content = (event.trace_id, event.event, event.ts, event.timestamp, event.started_at, data, event.payload)
         event.span_id = hashlib.blake2b(msgspec.json.encode(content, order="sorted"), digest_size=8).hexdigest()
-    return _span(event, data)
+    return _span(event, data, has_derived_id=has_derived_id)
 
 
 def _unwrap_custom_data(data: dict[str, Any]) -> dict[str, Any]:
@@ -240,11 +248,9 @@ def _parse_json_text(text: str) -> Any:
         return text
 
 
-def _encode_checked(value: Any, path: str) -> bytes:
-    encoded = _encode(value)
+def _check_depth(encoded: bytes, path: str) -> None:
     if len(encoded) > _SHALLOW_BYTES and is_deep(encoded):
         raise InvalidEvent(path, f"nested deeper than {MAX_DEPTH} levels")
-    return encoded
 
 
 def _ids(event: Event) -> tuple[str, str, str | None]:
@@ -293,10 +299,22 @@ def _session(event: Event, data: dict[str, Any]) -> str | None:
 
 def _session_in(data: dict[str, Any]) -> str | None:
     # Data may contain anything under these keys. A value that is too long or has several lines is not an id.
-    session_id = session_of(data)
+    session_id = _session_of(data)
     if session_id is None or len(session_id.encode()) > SESSION_MAX_BYTES or CONTROL.search(session_id):
         return None
     return session_id
+
+
+def _session_of(data: dict[str, Any]) -> str | None:
+    for key in _SESSION_KEYS:
+        value = data.get(key)
+        if value is None:
+            continue
+        if isinstance(value, str) and value:
+            return value
+        if type(value) is int:
+            return str(value)
+    return None
 
 
 class _Statuses(dict[str | None, str]):

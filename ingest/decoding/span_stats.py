@@ -30,7 +30,6 @@ HIDDEN_MODEL = "[hidden]"
 MODEL_PATTERN = r"^[A-Za-z0-9_@][A-Za-z0-9_.:/@+&()-]*( [A-Za-z0-9_.:/@+&()-]+){0,3}$"
 _MODEL = re.compile(MODEL_PATTERN)
 _MAX_MODEL_CHARS = 200
-_SESSION_KEYS = ("session_id", "session.id", "gen_ai.conversation.id")
 _INPUT_TOKENS = ("gen_ai.usage.input_tokens", "llm.token_count.prompt", "gen_ai.usage.prompt_tokens")
 _OUTPUT_TOKENS = ("gen_ai.usage.output_tokens", "llm.token_count.completion", "gen_ai.usage.completion_tokens")
 USAGE_KEYS = ("usage", *_INPUT_TOKENS, *_OUTPUT_TOKENS)
@@ -83,19 +82,6 @@ _NO_FACTS = FactCount(0, 0)
 _NO_REPORT, _SHARED_REPORT = Report.NONE, Report.SHARED
 _ESTIMATE, _DECISION = TokenEstimateEvent.name, TriggerDecisionEvent.name
 _RETENTION, _ERROR, _OVERFLOW = RetentionEvent.name, ErrorEvent.name, OverflowRecoveredEvent.name
-
-
-def session_of(data: dict[str, Any]) -> str | None:
-    """Return the session that a span's data names, if any."""
-    for key in _SESSION_KEYS:
-        value = data.get(key)
-        if value is None:
-            continue
-        if isinstance(value, str) and value:
-            return value
-        if type(value) is int:
-            return str(value)
-    return None
 
 
 def stats_of(kind: str, data: dict[str, Any]) -> Stats:

@@ -10,10 +10,11 @@ import msgspec
 
 from ingest.archive.transcript_format import BadTranscript, parse_messages
 from ingest.decoding import json_body
+from ingest.decoding.door.project_rules import NO_RULES, ProjectRules
+from ingest.decoding.door.redaction import redact, redact_messages
 from ingest.decoding.otlp import conversion
-from ingest.decoding.project_rules import NO_RULES, ProjectRules
+from ingest.decoding.raw_records import Parsed, RawSpan
 from ingest.decoding.records import Decoded, Span
-from ingest.decoding.redaction import redact, redact_messages
 from ingest.decoding.tool_arguments import TOOL, arguments_hash
 from ingest.errors import Malformed, RequestError, TooLarge, UnsupportedType
 from ingest.storage.messages import extract
@@ -33,13 +34,12 @@ class ParsedTranscript(msgspec.Struct):
 
 def decode_events(body: bytes, body_format: Format, max_events: int, rules: ProjectRules = NO_RULES) -> Decoded:
     """Decode a body with at most `max_events` events, and redact them."""
-    decoded = _DECODERS[body_format](body, max_events)
-    decoded.redacted_count = redact(decoded.converted, rules)
+    parsed = _PARSERS[body_format](body, max_events)
+    decoded = redact(parsed, rules)
     # After redaction, because a message's hash must be that of the stored text.
-    for record, data, payload in decoded.converted:
-        if type(record) is Span:
-            _to_stored_form(record, data, payload)
-    decoded.converted.clear()
+    for record, event in zip(decoded.records, parsed.events, strict=True):
+        if isinstance(record, Span) and isinstance(event, RawSpan):
+            _to_stored_form(record, event.data, event.payload)
     return decoded
 
 
@@ -54,7 +54,7 @@ def _to_stored_form(span: Span, data: dict[str, Any], payload: Any) -> None:
     span.data = pack_data(span.data)
 
 
-_DECODERS: dict[Format, Callable[[bytes, int], Decoded]] = {
+_PARSERS: dict[Format, Callable[[bytes, int], Parsed]] = {
     "json": lambda body, limit: json_body.decode(body, max_events=limit),
     "lines": lambda body, limit: json_body.decode(body, max_events=limit, is_lines=True),
     "otlp_protobuf": lambda body, limit: conversion.from_protobuf(body, max_events=limit),

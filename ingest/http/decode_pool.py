@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ingest import metrics
-from ingest.decoding.project_rules import NO_RULES, ProjectRules
+from ingest.decoding.door.project_rules import NO_RULES, ProjectRules
 from ingest.decoding.records import Decoded
 from ingest.errors import RequestError, TooLarge, Unavailable
 from ingest.http.decode_jobs import ERRORS, Format, ParsedTranscript, decode_events, parse_transcript
@@ -110,7 +110,7 @@ class _Worker:
             decoded.indexes += reply.indexes
             if reply.is_last:
                 decoded.rejections, decoded.redacted_count = reply.rejections, reply.redacted_count
-                decoded.cpu_s = reply.cpu_s
+                decoded.replaced_ids, decoded.cpu_s = reply.replaced_ids, reply.cpu_s
                 return decoded
 
     def kill(self) -> None:

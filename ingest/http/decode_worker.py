@@ -18,9 +18,10 @@ from typing import Protocol, cast
 
 import msgspec
 
-from ingest.decoding import redaction
-from ingest.decoding.project_rules import NO_RULES, ProjectRules
-from ingest.decoding.records import Record, Rejection
+from ingest.decoding.door import redaction
+from ingest.decoding.door.project_rules import NO_RULES, ProjectRules
+from ingest.decoding.raw_records import Rejection
+from ingest.decoding.records import Record
 from ingest.errors import RequestError, describe
 from ingest.http.decode_jobs import Format, ParsedTranscript, decode_events, parse_transcript
 
@@ -59,6 +60,7 @@ class Reply(msgspec.Struct, omit_defaults=True):
     is_last: bool = False
     rejections: list[Rejection] = []
     redacted_count: int = 0
+    replaced_ids: int = 0
     cpu_s: float = 0.0
     transcript: ParsedTranscript | None = None
     failure: Failure | None = None
@@ -100,6 +102,7 @@ def run(job: Job, body: bytes) -> list[Reply]:
     ] or [Reply()]
     last = replies[-1]
     last.is_last, last.rejections, last.redacted_count = True, decoded.rejections, decoded.redacted_count
+    last.replaced_ids = decoded.replaced_ids
     last.cpu_s = time.process_time() - began
     return replies
 

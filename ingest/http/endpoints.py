@@ -20,8 +20,10 @@ from django.conf import settings
 from ingest import metrics
 from ingest.archive import transcripts
 from ingest.archive.transcript_format import BadTranscript
+from ingest.decoding.door.pseudonyms import clean_id
 from ingest.decoding.otlp import conversion
-from ingest.decoding.records import Decoded, Rejection
+from ingest.decoding.raw_records import Rejection
+from ingest.decoding.records import Decoded
 from ingest.errors import (
     Conflict,
     Malformed,
@@ -136,7 +138,9 @@ async def ingest_events(service: Service, request: Request) -> Response:
     if decoded.rejections and not decoded.records:
         rejected = [msgspec.to_builtins(rejection) for rejection in decoded.rejections]
         raise Malformed("All events are invalid. See `rejected` for the reasons.", rejected=rejected)
-    result = {"success": True, "count": decoded.count, "rejected": decoded.rejections}
+    result: dict[str, Any] = {"success": True, "count": decoded.count, "rejected": decoded.rejections}
+    if decoded.replaced_ids:
+        result["replaced_ids"] = decoded.replaced_ids
     return 200, _encode(result), _JSON
 
 
@@ -166,6 +170,7 @@ async def _store(service: Service, grant: Grant, endpoint: str, body: bytes, bod
         )
         if decoded.redacted_count:
             metrics.redacted.inc(decoded.redacted_count)
+            metrics.replaced_ids.inc(decoded.replaced_ids)
         service.event_rate.consume(grant.key_id, decoded.count)
         service.project_rate.consume(grant.project_id, decoded.count)
         if decoded.records:
@@ -189,6 +194,7 @@ def _without_rejected(decoded: Decoded, rejections: list[Rejection]) -> Decoded:
         records=[record for _, record in kept],
         indexes=[index for index, _ in kept],
         rejections=sorted([*decoded.rejections, *rejections], key=lambda rejection: rejection.index),
+        replaced_ids=decoded.replaced_ids,
     )
 
 
@@ -196,12 +202,15 @@ async def ingest_transcript(service: Service, request: Request) -> Response:
     """Handle `POST /ingest/transcripts`: archive one pre-compact transcript. Idempotent."""
     grant = await service.keys.authenticate(request.header(b"authorization"))
     query = request.query()
-    session_id = query.get("session") or query.get("session_id")
+    sent_session_id = query.get("session") or query.get("session_id")
     step = query.get("step", "")
-    if not session_id or not query.get("sha256") or not (step.isascii() and step.isdigit() and len(step) < 10):
+    if not sent_session_id or not query.get("sha256") or not (step.isascii() and step.isdigit() and len(step) < 10):
         raise Malformed(
             "Required query parameters: session=<id>, step=<number>, sha256=<digest of the uncompressed body>."
         )
+    session_id = clean_id(sent_session_id, grant.rules)
+    if session_id != sent_session_id:
+        metrics.replaced_ids.inc()
     body = await request.body()
     if body.startswith(_GZIP_MAGIC):
         # A compressed file that was sent without Content-Encoding. JSON cannot start with these bytes.
@@ -231,7 +240,7 @@ async def ingest_transcript(service: Service, request: Request) -> Response:
     metrics.received_bytes.labels("/ingest/transcripts").inc(len(body))
     result = {
         "success": True,
-        "session": session_id,
+        "session": sent_session_id,
         "step": stored.step,
         "sha256": stored.sha256,
         "chain": stored.chain,

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.db import transaction
 
 from ingest import credentials
-from ingest.decoding.project_rules import NO_RULES, ProjectRules
+from ingest.decoding.door.project_rules import NO_RULES, ProjectRules
+from ingest.decoding.door.pseudonyms import project_key
 from ingest.errors import Unauthorized
 from ingest.models import IngestKey, Project
 
@@ -98,6 +100,11 @@ def from_header(authorization: str) -> str:
     raise Unauthorized("An ingest key is required. Send it as: Authorization: Bearer <key>")
 
 
+def _grant(key_id: int, project_id: int, rules: list[tuple[str, str, str]] | None) -> Grant:
+    id_key = project_key(settings.SECRET_KEY, project_id)
+    return Grant(key_id, project_id, ProjectRules.from_rows(rules or (), id_key))
+
+
 class KeyCache:
     """Authenticate requests, caching the database's answer for a few seconds."""
 
@@ -122,10 +129,7 @@ class KeyCache:
         entry = self._grants.get(digest)
         if entry is None or entry[0] < time.monotonic():
             row = await self._fetch(digest)
-            entry = (
-                time.monotonic() + CACHE_TTL_S,
-                Grant(row[0], row[1], ProjectRules.from_rows(row[2] or ())) if row else None,
-            )
+            entry = (time.monotonic() + CACHE_TTL_S, _grant(*row) if row else None)
             self._grants[digest] = entry
             self._grants.move_to_end(digest)
             if len(self._grants) > _CACHE_SIZE:

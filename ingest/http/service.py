@@ -10,7 +10,7 @@ from typing import Any
 
 from django.conf import settings
 
-from ingest.decoding import redaction
+from ingest.decoding.door import redaction
 from ingest.http.decode_pool import DecodePool
 from ingest.http.keys import FIND_KEY, UPDATE_LAST_USED, KeyCache
 from ingest.http.limits import MemoryLimit, RateLimit

@@ -15,6 +15,7 @@ from datetime import UTC, date, datetime
 from compact.events.reading import REPORTING_KINDS
 
 from ingest.cells import project_of
+from ingest.decoding.clean import CleanText
 from ingest.decoding.labels import Label
 from ingest.decoding.records import Record, Span, Trace
 from ingest.storage import labels, messages, sequence, session_assignment
@@ -35,7 +36,7 @@ from ingest.storage.merge import merge, merge_traces
 from ingest.storage.messages import KnownMessages
 from ingest.storage.session_assignment import Move, SpanGroups
 
-SpanKey = tuple[str, str]
+SpanKey = tuple[CleanText, CleanText]
 SessionSpans = dict[uuid.UUID, list[Span]]
 Deltas = dict[uuid.UUID, SessionDelta]
 Days = dict[uuid.UUID, date]
@@ -206,10 +207,10 @@ def _store_messages(pipeline: Pipeline, result: Committed, texts: dict[bytes, by
         pipeline.queue(messages.INSERT, messages.insert_parameters(cell, today, new))
 
 
-def _group_records(records: Sequence[Record]) -> tuple[SpanGroups, dict[str, Trace]]:
+def _group_records(records: Sequence[Record]) -> tuple[SpanGroups, dict[CleanText, Trace]]:
     """Merge records of the same span or trace. Return spans by trace and named session, and traces by id."""
     spans: dict[SpanKey, Span] = {}
-    traces: dict[str, Trace] = {}
+    traces: dict[CleanText, Trace] = {}
     for record in records:
         if type(record) is Span:
             key = (record.trace_id, record.span_id)
@@ -236,7 +237,11 @@ def _find_sessions(cell: int, keys: Iterable[uuid.UUID]) -> Query:
 
 
 async def _find_new_sessions(
-    pipeline: Pipeline, cell: int, keys: set[uuid.UUID], session_ids: dict[uuid.UUID, str], sessions: KnownSessions
+    pipeline: Pipeline,
+    cell: int,
+    keys: set[uuid.UUID],
+    session_ids: dict[uuid.UUID, CleanText],
+    sessions: KnownSessions,
 ) -> list[uuid.UUID]:
     """Return the sessions to create, and add all `keys` to the known sessions. New ones get today's date."""
     # Sessions of spans that are not in the session of their trace.
@@ -249,7 +254,7 @@ async def _find_new_sessions(
 
 
 def _create_sessions(
-    pipeline: Pipeline, cell: int, keys: list[uuid.UUID], session_ids: dict[uuid.UUID, str], days: Days, seq: int
+    pipeline: Pipeline, cell: int, keys: list[uuid.UUID], session_ids: dict[uuid.UUID, CleanText], days: Days, seq: int
 ) -> None:
     if keys:
         ids = encode_array(session_ids[key] for key in keys)

@@ -19,7 +19,8 @@ from psycopg import errors as pg
 
 from ingest import metrics
 from ingest.decoding import lenient_json
-from ingest.decoding.records import Record, Rejection, Trace
+from ingest.decoding.raw_records import Rejection
+from ingest.decoding.records import Record, Trace
 from ingest.errors import Unavailable, describe
 from ingest.storage.backlog import Backlog
 from ingest.storage.database.connections import CONNECTION_ERRORS, DatabaseStatus, Node, database_status

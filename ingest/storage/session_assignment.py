@@ -16,6 +16,7 @@ from datetime import date
 from typing import Any
 
 from ingest.cells import project_of
+from ingest.decoding.clean import EMPTY, CleanText
 from ingest.decoding.records import Span, Trace
 from ingest.decoding.timestamps import to_datetime, to_microseconds
 from ingest.models import Trace as TraceRow
@@ -24,7 +25,7 @@ from ingest.storage.database.pg_arrays import encode_array
 from ingest.storage.database.pipeline import Pipeline, Query, Rows
 from ingest.storage.merge import merge_traces
 
-SpanGroups = dict[tuple[str, str | None], list[Span]]
+SpanGroups = dict[tuple[CleanText, CleanText | None], list[Span]]
 """Spans of a commit by their trace and the session they name."""
 SpanWithSession = tuple[Span, uuid.UUID]
 
@@ -69,7 +70,7 @@ class Assignment:
 
     trace_key: uuid.UUID
     session_key: uuid.UUID
-    session_id: str | None
+    session_id: CleanText | None
     source: int
     is_mixed: bool = False
     trace: Trace | None = None
@@ -85,9 +86,9 @@ class Move:
     new_key: uuid.UUID
 
 
-def new_assignments(project_id: int, groups: SpanGroups, traces: dict[str, Trace]) -> dict[str, Assignment]:
+def new_assignments(project_id: int, groups: SpanGroups, traces: dict[CleanText, Trace]) -> dict[CleanText, Assignment]:
     """Return the assignments that follow from the commit's own records, by trace id."""
-    named_sessions: dict[str, str] = {}
+    named_sessions: dict[CleanText, CleanText] = {}
     mixed_traces: set[str] = set()
     for trace_id, session_id in groups:
         if session_id and named_sessions.setdefault(trace_id, session_id) != session_id:
@@ -101,21 +102,21 @@ def new_assignments(project_id: int, groups: SpanGroups, traces: dict[str, Trace
     return assignments
 
 
-def find_traces(cell: int, assignments: dict[str, Assignment]) -> Query:
+def find_traces(cell: int, assignments: dict[CleanText, Assignment]) -> Query:
     """Return the query for the stored rows of traces."""
     # The cell of both tables, so that a cluster sees that it holds all of the query.
     return _FIND_TRACES, (cell, encode_array(assignment.trace_key for assignment in assignments.values()), cell)
 
 
 async def assign_traces(
-    pipeline: Pipeline, cell: int, new: dict[str, Assignment], rows: Rows
-) -> tuple[dict[str, Assignment], list[Move]]:
+    pipeline: Pipeline, cell: int, new: dict[CleanText, Assignment], rows: Rows
+) -> tuple[dict[CleanText, Assignment], list[Move]]:
     """Assign each trace to a session, given the stored rows of traces.
 
     Return the assignments by trace id, and the moves they require.
     """
     stored_rows = {row[0]: row for row in rows}
-    assignments: dict[str, Assignment] = {}
+    assignments: dict[CleanText, Assignment] = {}
     moves: list[Move] = []
     for trace_id, assignment in new.items():
         row = stored_rows.get(assignment.trace_key)
@@ -130,7 +131,10 @@ async def assign_traces(
 
 
 async def _gather_spans(
-    pipeline: Pipeline, cell: int, assignments: dict[str, Assignment], stored_rows: dict[uuid.UUID, tuple[Any, ...]]
+    pipeline: Pipeline,
+    cell: int,
+    assignments: dict[CleanText, Assignment],
+    stored_rows: dict[uuid.UUID, tuple[Any, ...]],
 ) -> list[Move]:
     """Return the moves of spans that are in other sessions although their trace has a group now."""
     newly_grouped = {
@@ -151,7 +155,9 @@ async def _gather_spans(
     ]
 
 
-def _new_assignment(project_id: int, trace_id: str, trace: Trace | None, named_session: str | None) -> Assignment:
+def _new_assignment(
+    project_id: int, trace_id: CleanText, trace: Trace | None, named_session: CleanText | None
+) -> Assignment:
     if trace is not None and trace.group_id:
         session_id, source = trace.group_id, TraceRow.Source.GROUP
     elif trace is not None and trace.session_id:
@@ -164,7 +170,7 @@ def _new_assignment(project_id: int, trace_id: str, trace: Trace | None, named_s
     return Assignment(key, session_key(project_id, session_id), session_id, int(source), trace=trace)
 
 
-def _merge_assignment(row: tuple[Any, ...], new: Assignment, trace_id: str) -> Assignment:
+def _merge_assignment(row: tuple[Any, ...], new: Assignment, trace_id: CleanText) -> Assignment:
     """Merge the stored assignment of a trace with a new one."""
     _, old_key, old_source, was_mixed, name, started_at, ended_at, metadata, _, _ = row
     trace = new.trace
@@ -195,7 +201,7 @@ async def assign_spans(
     pipeline: Pipeline,
     cell: int,
     groups: SpanGroups,
-    assignments: dict[str, Assignment],
+    assignments: dict[CleanText, Assignment],
     days: dict[uuid.UUID, date],
 ) -> dict[uuid.UUID, list[Span]]:
     """Return the spans of each session.
@@ -226,7 +232,7 @@ async def _assign_mixed(
     pipeline: Pipeline,
     cell: int,
     spans: list[SpanWithSession],
-    assignments: dict[str, Assignment],
+    assignments: dict[CleanText, Assignment],
     days: dict[uuid.UUID, date],
 ) -> list[SpanWithSession]:
     """Assign spans of traces with several sessions: each to the session where it is stored, else to the one given."""
@@ -255,7 +261,7 @@ async def _find_stored_with_trace(
     pipeline: Pipeline,
     cell: int,
     spans: list[SpanWithSession],
-    assignments: dict[str, Assignment],
+    assignments: dict[CleanText, Assignment],
     days: dict[uuid.UUID, date],
 ) -> set[tuple[str, str]]:
     """Return the spans that are stored in their trace's session although they name another one now."""
@@ -270,7 +276,9 @@ async def _find_stored_with_trace(
     return set(rows)
 
 
-def session_ids(project_id: int, groups: SpanGroups, assignments: dict[str, Assignment]) -> dict[uuid.UUID, str]:
+def session_ids(
+    project_id: int, groups: SpanGroups, assignments: dict[CleanText, Assignment]
+) -> dict[uuid.UUID, CleanText]:
     """Return the ids, by key, of the sessions that may have to be created."""
     ids = {
         assignment.session_key: assignment.session_id
@@ -283,7 +291,7 @@ def session_ids(project_id: int, groups: SpanGroups, assignments: dict[str, Assi
 
 
 def store_traces(
-    pipeline: Pipeline, cell: int, assignments: dict[str, Assignment], seq: int
+    pipeline: Pipeline, cell: int, assignments: dict[CleanText, Assignment], seq: int
 ) -> list[tuple[uuid.UUID, Trace]]:
     """Write the traces that changed, and return each with its session."""
     changed: list[tuple[uuid.UUID, Trace]] = []
@@ -291,7 +299,7 @@ def store_traces(
     for trace_id, assignment in assignments.items():
         if not assignment.is_changed:
             continue
-        trace = assignment.trace or Trace(trace_id, "", None, None, None, None, b"{}")
+        trace = assignment.trace or Trace(trace_id, EMPTY, None, None, None, None, b"{}")
         changed.append((assignment.session_key, trace))
         rows.append(
             (

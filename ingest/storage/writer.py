@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from django.conf import settings
 
 from ingest.cells import cells_of
-from ingest.decoding.records import Record, Rejection
+from ingest.decoding.raw_records import Rejection
+from ingest.decoding.records import Record
 from ingest.errors import Unavailable
 from ingest.storage.backlog import Backlog
 from ingest.storage.database.connections import Node

@@ -24,8 +24,10 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from ingest.cells import cells_of
+from ingest.decoding.door.pseudonyms import clean_id
 from ingest.models import Project, Session, Transcript, session_key
 from viewer.models import ApiToken, Membership
+from viewer.project_redactor import read_rules
 
 AnyUser = AbstractBaseUser | AnonymousUser
 
@@ -189,11 +191,24 @@ def get_session(
     keys = {session_key(p, text) for p in projects}
     if (key := parse_uuid(text)) is not None:
         keys.add(key)
-    session = Session.objects.filter(cell__in=cells_of(*projects), session_key__in=keys).order_by("-last_seq").first()
+    session = _newest_session(projects, keys) or _newest_session(projects, _pseudonym_keys(projects, text))
     if session is None:
         raise Http404("No such session.")
     grant.require(right, session.project_id)
     return session
+
+
+def _newest_session(projects: list[int], keys: set[uuid.UUID]) -> Session | None:
+    sessions = (
+        Session.objects.filter(cell__in=cells_of(*projects), session_key__in=keys) if keys else Session.objects.none()
+    )
+    return sessions.order_by("-last_seq").first()
+
+
+def _pseudonym_keys(projects: list[int], text: str) -> set[uuid.UUID]:
+    """Return the keys of the session whose id contains a secret, which is stored under a pseudonym."""
+    names = {project: clean_id(text, read_rules(project)) for project in projects}
+    return {session_key(project, name) for project, name in names.items() if name != text}
 
 
 aget_session = sync_to_async(get_session)

@@ -15,8 +15,8 @@ from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 
-from ingest.decoding import project_rules
-from ingest.decoding.project_rules import ProjectRules, redactor_for
+from ingest.decoding.door import project_rules
+from ingest.decoding.door.project_rules import ProjectRules, redactor_for
 from ingest.models import Project, RedactionRule
 from viewer.accounts import access
 from viewer.accounts.access import Right
@@ -96,7 +96,7 @@ def rule_try(request: HttpRequest, slug: str) -> HttpResponseBase:
         if problem is not None:
             messages.error(request, problem)
             return _render(request, project, trial=Trial(sample, "", Counter(), pattern=pattern), status=400)
-        rules = ProjectRules((*rules.patterns, ("new_pattern", pattern)), rules.allow)
+        rules = ProjectRules(rules.id_key, (*rules.patterns, ("new_pattern", pattern)), rules.allow)
     result, counts = redactor_for.__wrapped__(rules).text(sample)
     return _render(request, project, trial=Trial(sample, result, counts, pattern=pattern))
 

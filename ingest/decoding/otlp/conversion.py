@@ -1,4 +1,4 @@
-"""Map OTLP requests to records, and results to OTLP responses.
+"""Map OTLP requests to raw records, and results to OTLP responses.
 
 An invalid span is reported in the response's partial success, and the other spans are stored. `compact.*` events on a
 span become its child spans.
@@ -21,9 +21,8 @@ from ingest.decoding.otlp.json_format import read_json
 from ingest.decoding.otlp.protobuf_format import read_protobuf
 from ingest.decoding.otlp.span_data import OtlpEvent, OtlpSpan
 from ingest.decoding.otlp.wire_messages import Status
-from ingest.decoding.records import Decoded, Rejection, Span, Trace
-from ingest.decoding.schema import CONTROL, KIND_MAX_CHARS, NAME_MAX_CHARS, SESSION_MAX_BYTES, InvalidEvent, truncate
-from ingest.decoding.span_stats import stats_of
+from ingest.decoding.raw_records import Parsed, RawSpan, RawTrace, Rejection
+from ingest.decoding.schema import CONTROL, SESSION_MAX_BYTES, InvalidEvent
 from ingest.errors import RequestError, TooLarge
 
 # HTTP status to gRPC code: unimplemented, resource exhausted, unavailable, unauthenticated. The default is invalid
@@ -34,15 +33,13 @@ _MAX_LISTED_REJECTIONS = 5
 _MAX_STATUS_CHARS = 2000
 _encode = msgspec.json.Encoder().encode
 
-ConvertedSpan = tuple[Span, dict[str, Any], Any]
+
+def from_protobuf(body: bytes, *, max_events: int) -> Parsed:
+    return _parse(read_protobuf(body), max_events)
 
 
-def from_protobuf(body: bytes, *, max_events: int) -> Decoded:
-    return _decode(read_protobuf(body), max_events)
-
-
-def from_json(body: bytes, *, max_events: int) -> Decoded:
-    return _decode(read_json(body), max_events)
+def from_json(body: bytes, *, max_events: int) -> Parsed:
+    return _parse(read_json(body), max_events)
 
 
 def response(rejections: list[Rejection], *, is_json: bool) -> bytes:
@@ -69,8 +66,8 @@ def error_status(error: RequestError, *, is_json: bool) -> bytes:
     return bytes(Status(code=code, message=error.message[:_MAX_STATUS_CHARS]).SerializeToString())
 
 
-def _decode(otlp_spans: Iterable[OtlpSpan | InvalidEvent], max_events: int) -> Decoded:
-    decoded = Decoded()
+def _parse(otlp_spans: Iterable[OtlpSpan | InvalidEvent], max_events: int) -> Parsed:
+    parsed = Parsed()
     traces: dict[str, tuple[str, dict[str, Any]]] = {}
     labels: dict[str, dict[str, Any]] = {}
     for index, otlp_span in enumerate(otlp_spans):
@@ -81,22 +78,21 @@ def _decode(otlp_spans: Iterable[OtlpSpan | InvalidEvent], max_events: int) -> D
                 raise otlp_span
             spans = _to_spans(otlp_span)
         except InvalidEvent as error:
-            decoded.rejections.append(Rejection(index, error.path, error.message))
+            parsed.rejections.append(Rejection(index, error.path, error.message))
             continue
-        for converted in spans:
-            decoded.add(index, converted)
+        for span in spans:
+            parsed.add(index, span)
         trace_id, is_root = otlp_span.trace_id, otlp_span.parent_id is None
         if is_root or trace_id not in traces:
             known_name, _ = traces.get(trace_id, ("", None))
-            name = truncate(otlp_span.name, NAME_MAX_CHARS) if is_root else ""
+            name = otlp_span.name if is_root else ""
             traces[trace_id] = (name or known_name, otlp_span.resource)
         if span_labels := label_attributes(otlp_span.attributes):
             labels[trace_id] = {**span_labels, **labels.get(trace_id, {})}
     for trace_id, (name, resource) in traces.items():
         metadata = {**labels.get(trace_id, {}), **resource}
-        trace = Trace(trace_id, name, None, None, None, None, _encode(metadata))
-        decoded.add(-1, (trace, metadata, None))
-    return decoded
+        parsed.add(-1, RawTrace(trace_id, name, None, None, None, None, metadata, _encode(metadata)))
+    return parsed
 
 
 def _session_id(attributes: dict[str, Any]) -> str | None:
@@ -108,7 +104,7 @@ def _session_id(attributes: dict[str, Any]) -> str | None:
     return session_id
 
 
-def _to_spans(otlp_span: OtlpSpan) -> list[ConvertedSpan]:
+def _to_spans(otlp_span: OtlpSpan) -> list[RawSpan]:
     """Return the span and the child spans that its `compact.*` events become."""
     attributes = otlp_span.attributes
     session_id = _session_id(attributes)
@@ -117,7 +113,7 @@ def _to_spans(otlp_span: OtlpSpan) -> list[ConvertedSpan]:
     if otlp_span.message:
         data["status_message"] = otlp_span.message
     has_exception = False
-    children: list[ConvertedSpan] = []
+    children: list[RawSpan] = []
     other_events: list[dict[str, Any]] = []
     for number, event in enumerate(otlp_span.events):
         if event.name.startswith("compact."):
@@ -129,27 +125,28 @@ def _to_spans(otlp_span: OtlpSpan) -> list[ConvertedSpan]:
             other_events.append({"name": event.name, **event.attributes})
     if other_events:
         payload["events"] = other_events
-    span = Span(
+    span = RawSpan(
         otlp_span.trace_id,
         otlp_span.span_id,
         otlp_span.parent_id,
         kind,
-        truncate(otlp_span.name, NAME_MAX_CHARS) or kind,
+        otlp_span.name,
         _status(otlp_span, has_exception=has_exception),
         _time(otlp_span.started_ns, "startTimeUnixNano"),
         _time(otlp_span.ended_ns, "endTimeUnixNano"),
+        data,
+        payload or None,
         _encode(data),
         _encode(payload) if payload else None,
         session_id,
-        stats_of(kind, data),
     )
-    return [*children, (span, data, payload or None)]
+    return [*children, span]
 
 
 def _kind(otlp_span: OtlpSpan) -> str:
     name = otlp_span.name
     if name.startswith("compact."):
-        return truncate(name, KIND_MAX_CHARS)
+        return name
     kind = kind_of(otlp_span.attributes)
     # OpenInference has no kind for the turns of the Agents SDK.
     return "turn" if kind == "span" and name == "turn" else kind
@@ -161,13 +158,13 @@ def _status(otlp_span: OtlpSpan, *, has_exception: bool) -> str:
     return "ok" if otlp_span.is_ok or otlp_span.ended_ns else ""
 
 
-def _child_span(otlp_span: OtlpSpan, event: OtlpEvent, number: int, session_id: str | None) -> ConvertedSpan:
+def _child_span(otlp_span: OtlpSpan, event: OtlpEvent, number: int, session_id: str | None) -> RawSpan:
     """Convert a `compact.*` event on a span. Its id is derived from the content, so that a replay gives the same id."""
     data, payload = _compact_content(event.attributes)
     at_us = _time(event.time_ns, f"events[{number}].timeUnixNano")
     identity = f"{otlp_span.trace_id}{otlp_span.span_id}{event.name}{event.time_ns}{number}".encode()
-    kind = truncate(event.name, KIND_MAX_CHARS)
-    span = Span(
+    kind = event.name
+    return RawSpan(
         trace_id=otlp_span.trace_id,
         span_id=hashlib.blake2b(identity, digest_size=8).hexdigest(),
         parent_id=otlp_span.span_id,
@@ -176,12 +173,13 @@ def _child_span(otlp_span: OtlpSpan, event: OtlpEvent, number: int, session_id: 
         status="error" if kind == ErrorEvent.name else "ok",
         started_us=at_us,
         ended_us=at_us,
-        data=_encode(data),
-        payload=_encode(payload) if payload else None,
-        session_id=session_of(event.attributes) or session_id,
-        stats=stats_of(kind, data),
+        data=data,
+        payload=payload or None,
+        encoded_data=_encode(data),
+        encoded_payload=_encode(payload) if payload else None,
+        session_id=_session_id(event.attributes) or session_id,
+        has_derived_id=True,
     )
-    return span, data, payload or None
 
 
 def _compact_content(attributes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

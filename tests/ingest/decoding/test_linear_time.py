@@ -18,6 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ingest.archive.transcript_format import BadTranscript, parse_messages
 from ingest.decoding import json_body, lenient_json
+from ingest.decoding.door.redaction import redact
 from ingest.decoding.otlp import conversion
 from ingest.decoding.records import Span
 from ingest.errors import RequestError
@@ -32,9 +33,10 @@ OTLP = b'{"resourceSpans":[{"scopeSpans":[{"spans":['
 
 def decode(body: bytes, read: Callable[..., Any] = json_body.decode) -> None:
     with contextlib.suppress(RequestError):
-        for record, _data, payload in read(body, max_events=MAX_EVENTS).converted:
+        parsed = read(body, max_events=MAX_EVENTS)
+        for record, event in zip(redact(parsed).records, parsed.events, strict=True):
             if isinstance(record, Span):
-                extract(record, payload)
+                extract(record, event.payload)
 
 
 def decode_lines(body: bytes) -> None:

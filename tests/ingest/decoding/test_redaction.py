@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from redaction_corpus import corpus
 
+from ingest.decoding.door.redaction import redact
 from ingest.decoding.json_body import decode
+from ingest.decoding.raw_records import Raw, RawTrace
 from ingest.decoding.records import Span, Trace
-from ingest.decoding.redaction import redact
 
 _CASES = [case.text for case in corpus()]
 # None of these is ever redacted, so a generated batch has only the suspect value to redact.
@@ -56,11 +57,10 @@ def batches(draw: st.DrawFn) -> list[dict[str, Any]]:
 def test_a_request_is_redacted_like_its_events(batch: list[dict[str, Any]]) -> None:
     """The scan misses nothing that the rules redact, and redacts nothing else."""
     body = msgspec.json.encode(batch)
-    expected = [_redact_directly(record) for record in decode(body, max_events=10).records]
-    decoded_batch = decode(body, max_events=10)
-    count = redact(decoded_batch.converted)
-    assert [_stored_values(record) for record in decoded_batch.records] == [stored for stored, _ in expected]
-    assert count == sum(is_changed for _, is_changed in expected)
+    expected = [_redact_directly(event) for event in decode(body, max_events=10).events]
+    decoded = redact(decode(body, max_events=10))
+    assert [_stored_values(record) for record in decoded.records] == [stored for stored, _ in expected]
+    assert decoded.redacted_count == sum(is_changed for _, is_changed in expected)
 
 
 def test_every_secret_of_the_corpus_is_found_in_a_request() -> None:
@@ -68,16 +68,19 @@ def test_every_secret_of_the_corpus_is_found_in_a_request() -> None:
     for around in ("{}", "Größe 5, {}", "[{}]"):
         for text in _CASES:
             body = {"type": "span", "trace_id": "t", "span_id": "1", "data": {"note": around.format(text)}}
-            decoded = decode(msgspec.json.encode(body), max_events=1)
-            (record,) = decoded.records
-            expected, _ = _redact_directly(record)
-            redact(decoded.converted)
+            parsed = decode(msgspec.json.encode(body), max_events=1)
+            expected, _ = _redact_directly(parsed.events[0])
+            (record,) = redact(parsed).records
             assert _stored_values(record) == expected
 
 
-def _redact_directly(record: Span | Trace) -> tuple[tuple[Any, ...], bool]:
-    """Apply the rules to one record. Return the result, and True if anything was redacted."""
-    before = _stored_values(record)
+def _redact_directly(event: Raw) -> tuple[tuple[Any, ...], bool]:
+    """Apply the rules to one event. Return the result, and True if anything was redacted."""
+    before = (
+        (event.name, event.metadata)
+        if isinstance(event, RawTrace)
+        else (event.name or event.kind, event.data, event.payload)
+    )
     after = tuple(default_redactor().tree(part)[0] for part in before)
     return after, after != before
 

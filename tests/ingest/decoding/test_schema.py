@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from ingest.decoding.schema import Event, InvalidEvent, to_record
+from ingest.decoding.schema import Event, InvalidEvent, to_raw
 
 
 class _Text(str):
@@ -62,8 +62,8 @@ def _as(kind: type, value: object) -> object:
 
 def _outcome(event: Event) -> tuple[object, ...]:
     try:
-        record, _data, _payload = to_record(event)
+        raw = to_raw(event)
     except InvalidEvent as invalid:
         return invalid.path, invalid.message
     # Without `data`, which has the session under another key.
-    return structs.astuple(structs.replace(record, data=b""))
+    return structs.astuple(structs.replace(raw, data={}, encoded_data=b""))

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from ingest.decoding.project_rules import ProjectRules
+from ingest.decoding.door.project_rules import ProjectRules
 from ingest.decoding.records import Record, Span
 from ingest.errors import Malformed, RequestError, TooLarge, Unavailable
 from ingest.http.decode_jobs import decode_events, parse_transcript
@@ -52,8 +52,8 @@ async def pool() -> AsyncIterator[DecodePool]:
 async def test_custom_rules_reach_the_workers_and_stay_in_their_project(pool: DecodePool) -> None:
     """Inline, in a worker, and in transcripts. The same worker serves both projects."""
     rules = {
-        1: ProjectRules(patterns=(("motto", r"message of \d"),), allow=(SECRETS[1],)),
-        2: ProjectRules(patterns=(("broken", "("), ("name", r"project (?P<secret>\d)"))),
+        1: ProjectRules(b"key 1", patterns=(("motto", r"message of \d"),), allow=(SECRETS[1],)),
+        2: ProjectRules(b"key 2", patterns=(("broken", "("), ("name", r"project (?P<secret>\d)"))),
     }
     for project, other in ((1, 2), (2, 1)) * 2:
         for events in (2, 200):

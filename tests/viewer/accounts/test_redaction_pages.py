@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from people import client_for, create_project, create_user
 
-from ingest.decoding.project_rules import MAX_RULES
+from ingest.decoding.door.project_rules import MAX_RULES
 from ingest.models import RedactionRule
 from viewer.models import AuditEntry
 

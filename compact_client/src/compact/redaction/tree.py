@@ -7,7 +7,7 @@ of the tree, also if the tree is deep or has many keys. `plain_texts` is faster,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from compact.messages.redacted_types import RedactedText, RedactedTree
 from compact.redaction.known_keys import REDACTION_COUNTS
@@ -111,7 +111,11 @@ class Tree:
             rule = frame.rule_for(key)
             if kind in _SCALARS or not isinstance(item, (dict, list, tuple)):
                 self._add((node, key), item, rule)
-            elif kind is not RedactedTree and not _is_redaction_counts(key, item):
+            elif kind is RedactedTree:
+                continue
+            elif _is_redaction_counts(item, key):
+                self._add_counts((node, key), item)
+            else:
                 return self._enter((node, key), item, inherited_rule(key, item, rule))
         return None
 
@@ -135,6 +139,16 @@ class Tree:
         elif isinstance(item, int) and item >= MIN_CARD_NUMBER:
             self.places.append(place)
             self.texts.append(str(item))
+
+    def _add_counts(self, place: Place, counts: dict[Any, int]) -> None:
+        """Add the names of counts, and the counts that can be numbers of cards."""
+        frame = self._enter(place, counts, None)
+        for name, count in counts.items():
+            if isinstance(name, str) and name not in self._clean_keys:
+                self._add_key(frame.node, name)
+            if count >= MIN_CARD_NUMBER:
+                self.places.append((frame.node, name))
+                self.texts.append(str(count))
 
     def _enter(self, place: Place, container: Any, rule: str | None) -> _Frame:
         self._containers.append(container)
@@ -169,6 +183,6 @@ def _changed_copy(value: Any, changes: Mapping[Any, Any], names: Mapping[Any, st
     return items if isinstance(value, list) else tuple(items)
 
 
-def _is_redaction_counts(key: object, item: object) -> bool:
+def _is_redaction_counts(item: object, key: object) -> TypeGuard[dict[Any, int]]:
     """True for the counts per rule in an event: `{"redactions": {"password": 2}}`. Their keys are not secret keys."""
     return key == REDACTION_COUNTS and isinstance(item, dict) and all(type(count) is int for count in item.values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import secrets
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
@@ -26,30 +27,31 @@ _MIN_LITERAL_CHARS = 4
 
 
 class ProjectRules(msgspec.Struct, frozen=True, array_like=True):
-    """The rules of one project: patterns with their names, and exceptions."""
+    """The rules of one project: patterns with their names, and exceptions, and the key of its pseudonyms."""
 
+    id_key: bytes
     patterns: tuple[tuple[str, str], ...] = ()
     allow: tuple[str, ...] = ()
 
     @classmethod
-    def from_rows(cls, rows: Iterable[Sequence[str]]) -> ProjectRules:
+    def from_rows(cls, rows: Iterable[Sequence[str]], id_key: bytes) -> ProjectRules:
         """Return the rules of rows with kind, name and value."""
         rows = list(rows)
-        if not rows:
-            return NO_RULES
         return cls(
+            id_key,
             patterns=tuple((name, value) for kind, name, value in rows if kind == "pattern"),
             allow=tuple(value for kind, _, value in rows if kind == "allow"),
         )
 
 
-NO_RULES = ProjectRules()
+NO_RULES = ProjectRules(secrets.token_bytes(32))
+"""No rules of a project. Its pseudonyms are those of this process only."""
 
 
 @lru_cache(maxsize=256)
 def redactor_for(rules: ProjectRules) -> Redactor:
     """Return the redactor with the default rules and those of a project."""
-    if rules == NO_RULES:
+    if not rules.patterns and not rules.allow:
         return default_redactor()
     patterns: dict[str, str] = {}
     for name, pattern in rules.patterns:
