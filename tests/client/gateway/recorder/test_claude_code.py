@@ -105,3 +105,22 @@ def test_a_replay_emits_the_same_events(version: str) -> None:
     """Ids come from the session and from the provider, so a second recording changes nothing."""
     first, second = (Recording().play(read_exchanges(version)).events for _ in range(2))
     assert first == second
+
+
+@EACH_VERSION
+def test_a_session_that_is_first_seen_at_its_compaction_has_a_ledger(version: str) -> None:
+    """The request for the summary has the earlier prompt without its last answer, so the evidence is `inferred`."""
+    records = read_exchanges(version)
+    whole, late = Recording().play(records), Recording().play(records[4:])
+    (result,), (exact,) = (recording.of_kind("compact.pruned_messages") for recording in (late, whole))
+    assert result["properties"]["evidence"] == "inferred"
+    fates = [(entry["role"], entry["fate"]) for entry in result["payload"]["ledger"]]
+    answered = [(entry["role"], entry["fate"]) for entry in exact["payload"]["ledger"]]
+    assert fates == answered[:-1]  # without the last answer
+    assert "summarized" in dict(fates).values()
+    (summary,) = late.of_kind("compact.summary_created")
+    assert summary["payload"]["summary"].startswith("This session is being continued")
+    (check,) = late.of_kind("compact.check")
+    assert [s["parent_id"] for s in late.of_kind("generation") if s["name"] == "summary request"] == [check["span_id"]]
+    first = next(request for request in late.requests() if request["request_class"] == "main")
+    assert first["change"] == "compaction"

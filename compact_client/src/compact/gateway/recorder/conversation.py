@@ -125,6 +125,7 @@ class Conversation:
             self._read_prompt(call, exchange)
         if call.request.request_class == "compaction":
             call.kept = common_prefix(self.blocks, call.blocks)
+            self._read_history(call.blocks)
         call.kept = min(call.kept, self._sent)
         if call.span is not None:
             self._sent = len(call.blocks)
@@ -164,6 +165,16 @@ class Conversation:
         name = self._name_of_call(exchange)
         call.span = self._recorder.generation(name, at=call.at, model=call.model or None, thread=self.thread)
         self.blocks = call.blocks
+
+    def _read_history(self, blocks: Sequence[Block]) -> None:
+        """Take the prompt before from the request for its summary, if no request before it was seen.
+
+        Agents leave out the last answer, so the compaction will be `inferred`.
+        """
+        if self.blocks or self.thread.prompt:
+            return
+        self.blocks = [block for block in blocks if not self._asks_for_summary([block])]
+        self.has_gap = True
 
     def _name_of_call(self, exchange: Exchange) -> str:
         name = self._wire.name_of_call(exchange.answer.items) if self._wire else ""
