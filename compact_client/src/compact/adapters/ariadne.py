@@ -92,7 +92,7 @@ class AriadneStorage:
             raise CompactError(f"{subject} could not be archived: the spool is full because the server is unreachable.")
         state = "queued"
         if not self._pipeline.is_durable:
-            self._pipeline.flush(self._exit_timeout_s)
+            self._pipeline.flush(self._exit_timeout_s, gives_up=True)
             with self._lock:
                 result = self._results.pop((session_id, document.sha256), None)
             if result is None or result.error is not None:
@@ -148,6 +148,11 @@ class AriadneStorage:
     def flush(self, timeout_s: float = 10.0) -> bool:
         """Wait until the server has stored every transcript. Return False on timeout."""
         return self._pipeline.flush(timeout_s)
+
+    @property
+    def lasting_failure(self) -> str | None:
+        """The reason why nothing can be uploaded now and waiting does not help, or None."""
+        return self._pipeline.lasting_failure
 
     def close(self, timeout_s: float | None = None) -> None:
         """Upload as much as possible within the timeout. The rest stays on disk for the next process."""

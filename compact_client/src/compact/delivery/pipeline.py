@@ -6,6 +6,7 @@ Each stage only knows the next one. Items enter through `queue.put` or, already 
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 from compact.delivery.batcher import Batcher, Sink
@@ -17,6 +18,8 @@ from compact.delivery.segments import Record
 from compact.delivery.sender import Encoder, Sender
 from compact.delivery.spool import ADOPTION_INTERVAL_S, Spool
 from compact.delivery.stderr import log_problem
+
+_GIVE_UP_POLL_S = 0.1
 
 
 class Pipeline:
@@ -81,10 +84,26 @@ class Pipeline:
         """Number of items in the spool."""
         return self._spool.pending
 
-    def flush(self, timeout_s: float) -> bool:
-        """Wait until the server has stored everything, also of processes that have died. Return False on timeout."""
+    @property
+    def lasting_failure(self) -> str | None:
+        """The reason why nothing can be delivered now and waiting does not help, or None."""
+        failure = self._sender.failure
+        return failure.problem if failure is not None and failure.is_lasting else None
+
+    def flush(self, timeout_s: float, *, gives_up: bool = False) -> bool:
+        """Wait until the server has stored everything, also of processes that have died. Return False on timeout.
+
+        With `gives_up` it also returns False as soon as waiting does not help: the server rejects the key, or has been
+        unreachable for a few seconds.
+        """
         self._spool.adopt_soon()
-        return self.queue.flush(timeout_s)
+        if not gives_up:
+            return self.queue.flush(timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while not self.queue.flush(min(_GIVE_UP_POLL_S, max(0.0, deadline - time.monotonic()))):
+            if self.lasting_failure or time.monotonic() >= deadline:
+                return False
+        return True
 
     def close(self, timeout_s: float | None = None) -> None:
         """Send as much as possible within the timeout. The rest stays on disk for the next process."""

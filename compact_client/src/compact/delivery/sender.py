@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _REPEAT_WARNING_S = 60.0
 _MISCONFIGURED_RETRY_S = 30.0
+# A server that restarts behind a load balancer accepts connections again within this time.
+_NO_CONNECTION_S = 3.0
 # While other records wait, drops are reported this often.
 _REPORT_INTERVAL_S = 10.0
 # Ariadne's own answers after which a record is sent again. The last are those of an unexpected address.
@@ -82,6 +84,22 @@ class Response:
     body: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The reason why the last request must be sent again."""
+
+    problem: str
+    since: float
+    """The time of the first failure in a row."""
+    is_rejected_key: bool = False
+    has_no_connection: bool = False
+
+    @property
+    def is_lasting(self) -> bool:
+        """True if waiting does not help: a rejected key, or an address that nothing has listened on for seconds."""
+        return self.is_rejected_key or (self.has_no_connection and time.monotonic() - self.since > _NO_CONNECTION_S)
+
+
 class Sender:
     """Posts the records of a spool to an endpoint, one at a time."""
 
@@ -118,6 +136,7 @@ class Sender:
         """Drop the connection and the retry state, as a forked child must."""
         self._client: httpx.Client | None = None
         self._warned_at: float | None = None
+        self.failure: Failure | None = None
         self._reported_at = 0.0
         self._max_items = self._encoder.merge_limit
         self._backoff.reset()
@@ -165,6 +184,7 @@ class Sender:
             suffix = f" Sending {pending} pending {self._encoder.noun}s." if pending else ""
             log_problem("Ariadne", f"{self._endpoint.display_url} is reachable again.{suffix}")
         self._warned_at = None
+        self.failure = None
         self._backoff.reset()
 
     def _merge(self, batch: list[Record]) -> tuple[list[Record], Record]:
@@ -214,7 +234,10 @@ class Sender:
         try:
             response = self._post(record)
         except Exception as error:
-            self._fail(f"{type(error).__name__}: {error}".strip(": "))
+            import httpx
+
+            has_no_connection = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+            self._fail(f"{type(error).__name__}: {error}".strip(": "), has_no_connection=has_no_connection)
             return None
         parts = self._parts(record, response)
         if not parts and not self._is_final(record, response):
@@ -247,7 +270,7 @@ class Sender:
             self._fail(f"HTTP {status}", retry_after_s=response.retry_after_s)
         elif status in _WRONG_KEY:
             problem = f"HTTP {status}: the server rejected the ingest key, check ARIADNE_API_KEY"
-            self._fail(problem, retry_after_s=_MISCONFIGURED_RETRY_S)
+            self._fail(problem, retry_after_s=_MISCONFIGURED_RETRY_S, is_rejected_key=True)
         elif status < 300 and response.body.get("success") is True:
             self._fail(f"HTTP {status}: the server did not confirm everything that was sent")
         else:
@@ -289,11 +312,21 @@ class Sender:
             self._client = httpx.Client(headers=headers, timeout=self._timeout_s)
         return self._client
 
-    def _fail(self, problem: str, *, retry_after_s: float | None = None, is_repeated: bool = True) -> None:
+    def _fail(
+        self,
+        problem: str,
+        *,
+        retry_after_s: float | None = None,
+        is_repeated: bool = True,
+        is_rejected_key: bool = False,
+        has_no_connection: bool = False,
+    ) -> None:
         """Schedule a retry and log the problem, again after a minute if it `is_repeated`."""
         self._counts.failures += 1
         delay_s = self._backoff.fail(retry_after_s)
         now = time.monotonic()
+        since = self.failure.since if self.failure else now
+        self.failure = Failure(problem, since, is_rejected_key, has_no_connection)
         if self._warned_at is not None and (not is_repeated or now - self._warned_at < _REPEAT_WARNING_S):
             return
         self._warned_at = now

@@ -87,9 +87,17 @@ class AriadneExporter:
         else:
             self._pipeline.drop(event.get("session_id"))
 
-    def flush(self, timeout_s: float = 2.0) -> bool:
-        """Wait until the server has stored everything emitted so far. Return False on timeout."""
-        return self._pipeline is not None and self._pipeline.flush(timeout_s)
+    def flush(self, timeout_s: float = 2.0, *, gives_up: bool = False) -> bool:
+        """Wait until the server has stored everything emitted so far. Return False on timeout.
+
+        With `gives_up` it does not wait for a server that rejects the key or is unreachable for a few seconds.
+        """
+        return self._pipeline is not None and self._pipeline.flush(timeout_s, gives_up=gives_up)
+
+    @property
+    def lasting_failure(self) -> str | None:
+        """The reason why nothing can be delivered now and waiting does not help, or None."""
+        return self._pipeline.lasting_failure if self._pipeline is not None else None
 
     def close(self, timeout_s: float | None = None) -> None:
         """Send as much as possible within the timeout. The rest stays on disk for the next process."""

@@ -33,12 +33,16 @@ class Undelivered(CompactError):
 
 
 class ServerUpload:
-    """Sends to a server. `send` returns when the server has stored the events."""
+    """Sends to a server. `send` returns when the server has stored the events.
 
-    def __init__(self, url: str, key: str | None, *, timeout_s: float = 60.0) -> None:
+    With `gives_up` a rejected key raises `Undelivered` immediately, and an unreachable server after a few seconds.
+    """
+
+    def __init__(self, url: str, key: str | None, *, timeout_s: float = 60.0, gives_up: bool = True) -> None:
         self._exporter = AriadneExporter(url, key, spool_dir=None, max_backoff_s=5.0)
         self._storage = AriadneStorage(url, key, spool_dir=None, max_backoff_s=5.0)
         self.timeout_s = timeout_s
+        self._gives_up = gives_up
 
     def send(self, events: Iterable[dict[str, Any]]) -> int:
         """Deliver events. Raise `Undelivered` if the server rejects some or does not answer in time."""
@@ -51,10 +55,12 @@ class ServerUpload:
         return count
 
     def archive(self, session_id: str, messages: tuple[RedactedMessage, ...], step: int) -> Mapping[str, Any]:
-        """Store the prompt before a compaction. A failure does not stop the import, but its event says so."""
+        """Store the prompt before a compaction. A failure of this one alone does not stop the import."""
         try:
             return self._storage.save_transcript(session_id, messages, step)
         except CompactError as error:
+            if self._gives_up and (failure := self._storage.lasting_failure):
+                raise Undelivered(_describe_failure(failure)) from None
             return {"state": "failed", "step": step, "message_count": len(messages), "error": str(error)}
 
     def close(self) -> None:
@@ -63,10 +69,16 @@ class ServerUpload:
         self._storage.close(0.5)
 
     def _flush(self) -> None:
-        is_complete = self._exporter.flush(self.timeout_s)
+        is_complete = self._exporter.flush(self.timeout_s, gives_up=self._gives_up)
+        if not is_complete and (failure := self._exporter.lasting_failure):
+            raise Undelivered(_describe_failure(failure))
         stats = self._exporter.stats()
         if not is_complete or stats["rejected"] or stats["dropped"]:
             raise Undelivered("The server did not accept all events. See the lines above.")
+
+
+def _describe_failure(failure: str) -> str:
+    return f"The server did not accept the events ({failure})."
 
 
 class DryRun:

@@ -102,7 +102,8 @@ def _upload_factory(options: argparse.Namespace) -> Any:
         raise exit_codes.Stop(exit_codes.USAGE, message)
     options.key = key
     is_followed = options.command == "watch" and not options.once
-    return partial(ServerUpload, options.url, key, timeout_s=_FOREVER_S if is_followed else _TIMEOUT_S)
+    timeout_s = _FOREVER_S if is_followed else _TIMEOUT_S
+    return partial(ServerUpload, options.url, key, timeout_s=timeout_s, gives_up=not is_followed)
 
 
 def _state(options: argparse.Namespace) -> WatchState:
