@@ -265,11 +265,14 @@ def test_tail_reconnects_without_missing_an_event(
 
 @pytest.mark.req("P-CLI-1")
 def test_doctor_reports_problems(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unreachable server is only a note. An invalid setting is a problem and exits with 1."""
+    """An unreachable server is a failed check, as is an invalid setting. Each exits with 1."""
     code, out, _ = run(capsys, "doctor", "--url", "http://127.0.0.1:1", "--json")
-    findings = {finding["what"]: finding["state"] for finding in json.loads(out)["findings"]}
-    assert code == exit_codes.OK
-    assert (findings["token counting"], findings["server"]) == ("ok", "note")
+    result = json.loads(out)
+    findings = {finding["what"]: finding["state"] for finding in result["findings"]}
+    assert (code, result["ok"]) == (exit_codes.FAILED, False)
+    assert (findings["token counting"], findings["server"]) == ("ok", "problem")
+    monkeypatch.setattr(httpx, "get", lambda *_, **__: httpx.Response(200, json={"ready": True, "version": "9"}))
+    assert run(capsys, "doctor", "--url", "http://127.0.0.1:1")[0] == exit_codes.OK
     monkeypatch.setenv("COMPACT_TRIGGER_PCT", "9")
     assert run(capsys, "doctor", "--url", "http://127.0.0.1:1")[0] == exit_codes.FAILED
 
@@ -280,7 +283,8 @@ def test_commands_without_rich_say_what_to_install(
     """The server's environment has no rich. Doctor prints plain lines, because it reports what is missing."""
     monkeypatch.setitem(sys.modules, "rich", None)
     code, out, _ = run(capsys, "doctor", "--url", "http://127.0.0.1:1")
-    assert code == exit_codes.OK
+    assert code == exit_codes.FAILED
+    assert "problem  server: http://127.0.0.1:1 is unreachable" in out
     assert "missing  rich: optional: pip install 'compact-client[cli]'" in out
     code, _, err = run(capsys, "diff", str(history))
     assert code == exit_codes.USAGE

@@ -118,7 +118,7 @@ def _check_server(given_url: str | None, given_key: str | None) -> Iterator[Find
     try:
         response = httpx.get(f"{url}/readyz", timeout=_TIMEOUT_S)
     except httpx.HTTPError as error:
-        yield "server", "note", f"{address} is unreachable: {_explain(error)} Events would be spooled to disk."
+        yield "server", "problem", f"{address} is unreachable: {_explain(error)} Events are kept on disk."
         return
     readiness = _readiness(response)
     status = response.status_code
