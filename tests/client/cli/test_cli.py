@@ -44,12 +44,6 @@ def history(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.fixture(autouse=True)
-def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Table output must not depend on the width of the terminal that runs the tests."""
-    monkeypatch.setenv("COLUMNS", "160")
-
-
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
     code = main(list(argv))
     captured = capsys.readouterr()
@@ -134,6 +128,31 @@ def test_failures_have_the_documented_exit_codes(history: Path, capsys: pytest.C
     capsys.readouterr()
     assert run(capsys, "tail")[0] == exit_codes.USAGE
     assert run(capsys, "tail", "--token", "t", "--url", "http://127.0.0.1:1", "--json")[0] == exit_codes.UNREACHABLE
+
+
+@pytest.mark.req("P-CLI-1")
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "No such file"),
+        (b"\xff\xfe\x00", "not UTF-8"),
+        (b'{"a": 1\n', "not valid JSON"),
+        (b"{}", "No conversation"),
+    ],
+)
+@pytest.mark.parametrize("command", ["diff", "remember"])
+def test_errors_name_the_file(
+    command: str, content: bytes | None, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each error is the file and a sentence, without a number of the system or the name of a codec."""
+    if content is not None:
+        Path("talk.json").write_bytes(content)
+    code, _, err = run(capsys, command, "talk.json")
+    assert code == exit_codes.UNREADABLE
+    assert err.startswith("compactctl: talk.json: ")
+    assert problem in err
+    assert "codec" not in err
+    assert "[Errno" not in err
 
 
 @pytest.mark.req("P-CLI-1", "S-CFG-1")

@@ -1,9 +1,12 @@
-"""compactctl import and watch --once against a server that is unreachable or rejects the key."""
+"""compactctl import and watch --once with a server that is unreachable or rejects the key, and with unreadable logs."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -54,3 +57,29 @@ def test_an_unreachable_server_ends_the_import_after_a_few_seconds(
     assert code == exit_codes.UNREACHABLE
     assert took_s < 20
     assert "refused" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.req("P-CLI-1")
+@pytest.mark.parametrize(("content", "problem"), [(b'{"a": 1', ":1: skipped"), (b'{"a": 1}', ": Not a session log")])
+def test_a_file_that_is_no_log_prints_no_table(
+    content: bytes, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file and its problem are one line on stderr."""
+    file = tmp_path / "bad.json"
+    file.write_bytes(content)
+    assert main(["import", str(file), "--dry-run"]) == exit_codes.UNREADABLE
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"{file}{problem}")
+    assert captured.err.count("\n") == 1
+
+
+def test_long_paths_do_not_wrap_in_a_pipe(logs: Path, tmp_path: Path) -> None:
+    """A row is one line with the whole path, so that grep finds it. COLUMNS is the width of a terminal."""
+    folder = tmp_path / ("long" * 50) / "deep"
+    folder.parent.mkdir()
+    shutil.move(logs, folder)
+    command = [sys.executable, "-m", "compact.cli", "import", str(folder), "--dry-run"]
+    out = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"COLUMNS": "80"}).stdout
+    assert len(out.splitlines()) == 1 + len(list(folder.glob("*.json*")))
+    assert str(folder / "codex.jsonl") in out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,8 @@ from compact.cli import extras
 from compact.cli.terminal import escape, escape_line, underlying_stream
 
 T = TypeVar("T")
+
+_UNLIMITED_WIDTH = 1_000_000
 
 
 def console(*, to_stderr: bool = False) -> Any:
@@ -31,8 +32,8 @@ def console(*, to_stderr: bool = False) -> Any:
                 yield segment if control else Segment(escape(text), style)
 
     stream = underlying_stream(sys.stderr if to_stderr else sys.stdout)
-    # A file or a pipe has no width. Without one, rich would fold the columns at 80 characters.
-    width = None if stream.isatty() or os.environ.get("COLUMNS") else 160
+    # A file or a pipe has no width, and its reader needs whole lines. Rich would fold them at 80 characters.
+    width = None if stream.isatty() else _UNLIMITED_WIDTH
     return SafeConsole(file=stream, highlight=False, width=width)
 
 

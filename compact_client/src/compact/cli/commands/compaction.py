@@ -16,7 +16,7 @@ from compact.config import CompactConfig, load_config
 from compact.config.sources import resolve
 from compact.exceptions import ConfigError
 from compact.exporters.callback import CallbackExporter
-from compact.importers import Conversation, read_conversation
+from compact.importers import Conversation, UnreadableLog, read_conversation
 from compact.manager import CompactManager
 from compact.messages import text_of
 from compact.policy import CompactPolicy
@@ -182,7 +182,18 @@ def _require_success(outcome: Outcome) -> Outcome:
 
 
 def _read(name: str) -> Conversation:
-    return read_conversation(sys.stdin.read() if name == "-" else Path(name).read_text())
+    """Return the conversation in a file or on stdin. Errors name the file."""
+    source = "stdin" if name == "-" else name
+    try:
+        content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        return read_conversation(content.decode("utf-8"))
+    except OSError as error:
+        problem = f"{error.strerror}." if error.strerror else str(error)
+    except UnicodeDecodeError:
+        problem = "This is not UTF-8 text."
+    except UnreadableLog as error:
+        problem = str(error)
+    raise exit_codes.Stop(exit_codes.UNREADABLE, f"{source}: {problem}")
 
 
 def _config(options: argparse.Namespace, conversation: Conversation) -> CompactConfig:

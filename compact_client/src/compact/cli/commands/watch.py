@@ -183,16 +183,16 @@ def _row(report: FileReport) -> dict[str, Any]:
 
 
 def _print_rows(reports: list[FileReport], options: argparse.Namespace) -> None:
-    if options.json or not reports:
-        return
     names = ("source", "session", "events", "compactions")
-    rows = [_row(report) for report in reports]
+    rows = [_row(report) for report in reports if report.session]
+    if options.json or not rows:
+        return
     if output.has_tables():
-        cells = [(*(row.get(name, "") for name in names), row.get("problem") or row["file"]) for row in rows]
+        cells = [[row[name] for name in (*names, "file")] for row in rows]
         output.table("", (*names, "log"), cells, right=(2, 3))
         return
     for row in rows:
-        sys.stdout.write("  ".join(escape_line(row.get(name, "-")) for name in (*names, "file")) + "\n")
+        sys.stdout.write("  ".join(escape_line(row[name]) for name in (*names, "file")) + "\n")
 
 
 def _print_news(report: FileReport, options: argparse.Namespace) -> None:
@@ -214,7 +214,7 @@ def _print_skipped(reports: list[FileReport]) -> None:
     if len(skipped) > _MAX_SKIPPED_SHOWN:
         sys.stderr.write(f"{len(skipped) - _MAX_SKIPPED_SHOWN} more lines were skipped. --json lists them all.\n")
     for report in reports:
-        if report.problem and report.session:
+        if report.problem:
             sys.stderr.write(f"{report.file}: {report.problem}\n")
 
 
