@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from compact.events.sentences import is_known_sentence
+
 HIDDEN = "[hidden]"
 """Replaces every value that the reader may not see."""
 
@@ -24,7 +26,6 @@ _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+=~#-]{0,255}")
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?")
 _ROUTE = re.compile(r"/[A-Za-z0-9_.:/<>{}*-]{0,127}")
-_MAX_SENTENCE_CHARS = 300
 _MAX_ITEMS = 10_000
 _MAX_DEPTH = 8
 
@@ -61,9 +62,8 @@ def route(value: Any) -> Any:
 
 
 def sentence(value: Any) -> Any:
-    """One line that the `compact` library wrote, without any text of the conversation."""
-    is_line = isinstance(value, str) and len(value) <= _MAX_SENTENCE_CHARS and value.isprintable()
-    return value if is_line else number(value)
+    """A sentence of the `compact` library, which is a template with typed values. Any other text is content."""
+    return value if isinstance(value, str) and is_known_sentence(value) else number(value)
 
 
 def numbers(value: Any, depth: int = 0) -> Any:
