@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,8 +75,8 @@ def test_no_credential_leaves_the_relay_except_to_the_upstream(gateway, upstream
     assert ["x-api-key", "redacted"] in head["headers"]
 
 
-def test_two_users_have_two_hashes_and_two_gateways_share_none(gateway, upstream, tmp_path):
-    """The hash tells users of one gateway apart. It cannot be compared with that of another gateway."""
+def test_two_users_have_two_hashes_and_only_gateways_of_one_user_share_them(gateway, upstream, tmp_path):
+    """The hash tells users of one gateway apart. The next gateway of the same user gives the same one."""
     for key in ("alice", "bob", "alice"):
         exchange(gateway, upstream, "/custom/local/v1/messages", [f"x-api-key: {key}"])
     exchange(gateway, upstream, "/custom/local/v1/models/m:generateContent?key=alice", [])
@@ -85,11 +86,15 @@ def test_two_users_have_two_hashes_and_two_gateways_share_none(gateway, upstream
     assert first == third != second
     assert parameter not in {first, second, none}
     assert none == ""
-    (tmp_path / "other").mkdir()
-    with running_gateway(tmp_path / "other", addresses={"local": upstream.url}) as other:
-        exchange(other, upstream, "/custom/local/v1/messages", ["x-api-key: alice"])
-        assert wait_until(lambda: len(open_frames(other)) == 1)
-        assert open_frames(other)[0]["credential"] != first
+    for name, is_same_user in (("other", False), ("next", True)):
+        state = tmp_path / name / "state" / "compact" / "gateway"
+        state.mkdir(parents=True)
+        if is_same_user:
+            shutil.copy2(gateway.directory / "state" / "compact" / "gateway" / "key", state / "key")
+        with running_gateway(tmp_path / name, addresses={"local": upstream.url}) as other:
+            exchange(other, upstream, "/custom/local/v1/messages", ["x-api-key: alice"])
+            assert wait_until(lambda gateway=other: len(open_frames(gateway)) == 1)
+            assert (open_frames(other)[0]["credential"] == first) is is_same_user
 
 
 def test_web_pages_are_refused(gateway):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client.gateway.recorder.wire_feed import frames_of, read_exchanges
+from client.gateway.recorder.wire_feed import Recording, frames_of, read_exchanges
 from compact.gateway import frames
 from compact.gateway.frames import Frame, Kind
 from receiver import Receiver, eventually
@@ -109,7 +110,7 @@ def test_a_session_is_delivered_and_its_client_gets_its_page(tmp_path: Path, rec
 
 
 def test_a_killed_recorder_continues_its_numbers(tmp_path: Path, receiver: Receiver) -> None:
-    """The next process sends what is in the spool. Turns go on, and earlier messages are not reported again."""
+    """The next process sends what is in the spool. Turns go on, also if the state of the session is lost."""
     records = main_session()
     with recorder(tmp_path, receiver.url) as process:
         for number, record in enumerate(records[:3], 1):
@@ -118,12 +119,43 @@ def test_a_killed_recorder_continues_its_numbers(tmp_path: Path, receiver: Recei
         eventually((tmp_path / "compact" / "gateway" / "sessions.json").exists)
         eventually(lambda: '"turns": 3' in (tmp_path / "compact" / "gateway" / "sessions.json").read_text())
         process.kill()
+    shutil.rmtree(tmp_path / "compact" / "gateway" / "sessions", ignore_errors=True)
     with recorder(tmp_path, receiver.url) as process:
         process.send(frames_of(records[3], 9))
         process.replies()
     assert turns(events_of(receiver)) == [(1, "start"), (2, "append"), (3, "append"), (4, None)]
     users = {event["span_id"] for event in events_of(receiver) if event.get("name") == "user"}
     assert len(users) == 1
+
+
+def test_headless_calls_are_one_session_with_an_exact_compaction(tmp_path: Path, receiver: Receiver) -> None:
+    """A prompt, `/compact` and the next prompt each have a recorder of their own."""
+    records = main_session()
+    for call in (records[:4], records[4:5], records[5:]):
+        with recorder(tmp_path, receiver.url) as process:
+            for number, record in enumerate(call, 1):
+                process.send(frames_of(record, number))
+            process.replies()
+    changes = [change for _, change in turns(events_of(receiver))]
+    assert changes == ["start", "append", "append", "append", "compaction", "append", "append", "append"]
+    (result,) = [event for event in events_of(receiver) if event.get("kind") == "compact.pruned_messages"]
+    assert result["properties"]["evidence"] == "exact"
+    (whole,) = Recording().play(records).of_kind("compact.pruned_messages")
+    assert result["properties"]["fates"] == whole["properties"]["fates"]
+
+
+def test_an_idle_session_survives_a_killed_recorder(tmp_path: Path, receiver: Receiver) -> None:
+    """It is written while it waits for its user."""
+    records = main_session()
+    with recorder(tmp_path, receiver.url) as process:
+        process.send(frames_of(records[0], 1))
+        eventually(lambda: len(turns(events_of(receiver))) == 1)
+        eventually(lambda: any((tmp_path / "compact" / "gateway" / "sessions").glob("*.session")))
+        process.kill()
+    with recorder(tmp_path, receiver.url) as process:
+        process.send(frames_of(records[1], 2))
+        process.replies()
+    assert turns(events_of(receiver)) == [(1, "start"), (2, "append")]
 
 
 def test_frames_out_of_step_end_the_process_and_name_the_reason(tmp_path: Path, receiver: Receiver) -> None:

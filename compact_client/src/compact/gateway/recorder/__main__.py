@@ -17,6 +17,7 @@ from compact.exporters import AriadneExporter
 from compact.gateway import frames
 from compact.gateway.recorder.archive_answers import ArchiveAnswers
 from compact.gateway.recorder.recorder import Recorder
+from compact.gateway.recorder.session_files import SessionFiles
 from compact.gateway.recorder.session_numbers import SessionNumbers
 
 _READ_BYTES = 1 << 18
@@ -34,7 +35,6 @@ def main() -> None:
         exporter = AriadneExporter()
         storage = _storage()
         back = _Back(pipe, exporter.url)
-        numbers = SessionNumbers.of_user()
         answers = ArchiveAnswers(exporter.emit)
         if storage is not None:
             storage.listen(answers.accept)
@@ -42,19 +42,20 @@ def main() -> None:
             answers.emit,
             archive=storage.save_transcript if storage else None,
             report_session=back.report_session,
-            numbers=numbers,
+            numbers=SessionNumbers.of_user(),
+            files=SessionFiles.of_user(),
         )
         try:
-            _run(pipe, recorder, back, numbers)
+            _run(pipe, recorder, back)
         finally:
-            numbers.save()
+            recorder.close()
             # The archive first, because its answers are events.
             if storage is not None:
                 storage.close(_CLOSE_S)
             exporter.close(_CLOSE_S)
 
 
-def _run(pipe: socket.socket, recorder: Recorder, back: _Back, numbers: SessionNumbers) -> None:
+def _run(pipe: socket.socket, recorder: Recorder, back: _Back) -> None:
     decoder = frames.FrameDecoder()
     pipe.settimeout(_FIGURES_S)
     while True:
@@ -62,7 +63,7 @@ def _run(pipe: socket.socket, recorder: Recorder, back: _Back, numbers: SessionN
             data = pipe.recv(_READ_BYTES)
         except TimeoutError:
             back.report_figures(recorder.figures)
-            numbers.save()
+            recorder.save_idle()
             continue
         except OSError:
             return
@@ -75,7 +76,7 @@ def _run(pipe: socket.socket, recorder: Recorder, back: _Back, numbers: SessionN
             log_problem("Ariadne", f"The recorder stops, because the relay's pipe is out of step: {error}")
             return
         if back.report_figures(recorder.figures):
-            numbers.save()
+            recorder.save_idle()
 
 
 class _Back:

@@ -104,6 +104,8 @@ class Conversation:
         self._sent = 0
         """The number of blocks of the last prompt, without its answer."""
         self._results: set[str] = set()
+        self._is_resumed = False
+        """True for the first turn after a restart. The agent may have worked without the gateway before."""
 
     # Requests.
 
@@ -236,7 +238,7 @@ class Conversation:
         usage = exchange.answer.usage
         self._last_tokens = usage.input_tokens + usage.output_tokens if usage else None
         self._complete_compaction(usage.input_tokens if usage else None)
-        self.has_gap = False
+        self.has_gap = self._is_resumed = False
 
     def _answer_blocks(self, exchange: Exchange, call: Call, at: str) -> list[Block]:
         items = [item for item in exchange.answer.items if item]
@@ -317,7 +319,8 @@ class Conversation:
         at = summary.at if summary else call.at
         compaction = self._recorder.begin_compaction(name, at=at, thread=self.thread)
         compaction.format = self.protocol.format
-        compaction.evidence = "inferred" if self.has_gap else "exact"
+        is_unsure = self.has_gap or (self._is_resumed and summary is None)
+        compaction.evidence = "inferred" if is_unsure else "exact"
         compaction.tokens_before = self._last_tokens
         compaction.trigger = (summary.trigger if summary else "") or "auto"
         compaction.duration_ms = summary.duration_ms if summary else None
@@ -395,6 +398,9 @@ class Conversation:
     def _prompt_reader(self, model: str) -> PromptReader:
         if self._reader is None:
             self._reader = PromptReader(self.protocol, self._wire, self._redact, model=model)
+            if self.blocks:
+                self._reader.resume(self.blocks)
+                self._is_resumed = True
         return self._reader
 
     def _text(self, block: Block) -> str:

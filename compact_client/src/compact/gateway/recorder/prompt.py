@@ -74,6 +74,16 @@ class PromptReader:
         self._fixed: dict[bytes, list[BlockPart]] = {}
         """The parts of system prompt and tools, by the digest of their bytes."""
 
+    def resume(self, blocks: Sequence[Block]) -> None:
+        """Continue after the blocks of a prompt and its answer that another reader has read."""
+        seen: Counter[bytes] = Counter()
+        for block in blocks:
+            self._known[block.print, seen[block.print]] = block
+            seen[block.print] += 1
+            self._parts_of(block.message.item)
+        # A secret may have started in the last block.
+        self._redact([blocks[-1].message.item])
+
     def read(self, body: RequestBody, at: str) -> list[Block]:
         """Return the blocks of a request."""
         seen: Counter[bytes] = Counter()

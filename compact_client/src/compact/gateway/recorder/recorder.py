@@ -14,6 +14,7 @@ from compact.gateway.recorder.conversation import Call, time_text
 from compact.gateway.recorder.exchanges import Exchange, Exchanges
 from compact.gateway.recorder.protocols import RequestBody
 from compact.gateway.recorder.response_chains import ResponseChains
+from compact.gateway.recorder.session_files import SessionFiles
 from compact.gateway.recorder.session_numbers import SessionNumbers
 from compact.gateway.recorder.sessions import Session, Sessions
 from compact.recording import ArchiveTranscript
@@ -31,6 +32,7 @@ class Recorder:
         archive: ArchiveTranscript | None = None,
         report_session: Callable[[str, str], None] = lambda client, session_id: None,
         numbers: SessionNumbers | None = None,
+        files: SessionFiles | None = None,
     ) -> None:
         self.figures = {"exchanges": 0, "events": 0, "gaps": 0, "gap_bytes": 0, "unreadable": 0}
         self._emit = emit
@@ -38,7 +40,8 @@ class Recorder:
         self._report_session = report_session
         self._exchanges = Exchanges()
         self._numbers = numbers or SessionNumbers()
-        self._sessions = Sessions()
+        self._files = files
+        self._sessions = Sessions(load=self._load_session)
         self._chains = ResponseChains()
         self._calls: dict[str, tuple[Session, Call]] = {}
         self._clients: dict[str, str] = {}
@@ -56,6 +59,26 @@ class Recorder:
                 self._calls.pop(exchange.id, None)
                 # Only the type: the message of an error may quote the prompt.
                 log_problem("Ariadne", f"A request was not recorded: {type(error).__name__}.")
+
+    def save_idle(self) -> None:
+        """Write the sessions that wait for their users, and their numbers."""
+        self._numbers.save()
+        if self._files is not None:
+            self._files.save_idle(self._sessions)
+
+    def close(self) -> None:
+        """Write all sessions and their numbers."""
+        self._numbers.save()
+        if self._files is not None:
+            self._files.save_all(self._sessions)
+
+    def _load_session(self, agent: str, session_id: str) -> Session | None:
+        """Return a session of an earlier recorder. One that misses later calls is of no use."""
+        session = self._files.load(agent, session_id) if self._files is not None else None
+        if session is None:
+            return None
+        threads = [conversation.thread for conversation in session.conversations.values()]
+        return session if self._numbers.are_those_of(session_id, threads) else None
 
     def _read(self, exchange: Exchange) -> None:
         is_over = exchange.ended_at > 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,15 @@ class SessionNumbers:
         thread.earlier_call = known["call"]
         return True
 
+    def are_those_of(self, session_id: str, threads: Sequence[Thread]) -> bool:
+        """Return True if no conversation has had a later call than these."""
+        known = {thread.key: self._numbers.get(_name(session_id, thread.key)) for thread in threads}
+        return all(known[thread.key] in (None, _numbers_of(thread)) for thread in threads)
+
     def note(self, recorder: SessionRecorder, thread: Thread) -> None:
         """Remember the numbers of a conversation after a request."""
         name = _name(str(recorder.session_id), thread.key)
-        self._numbers[name] = {
-            "turns": thread.turn_count,
-            "compactions": thread.compaction_count,
-            "call": thread.last_call,
-        }
+        self._numbers[name] = _numbers_of(thread)
         self._numbers.move_to_end(name)
         self._is_changed = True
         while len(self._numbers) > _MAX_THREADS:
@@ -66,6 +68,10 @@ class SessionNumbers:
             temporary.replace(self._path)
         except OSError as error:
             log_problem("Ariadne", f"Cannot write {self._path}: {error.strerror}. Turns may be numbered again.")
+
+
+def _numbers_of(thread: Thread) -> dict[str, Any]:
+    return {"turns": thread.turn_count, "compactions": thread.compaction_count, "call": thread.last_call}
 
 
 def _name(session_id: str, agent_id: str) -> str:

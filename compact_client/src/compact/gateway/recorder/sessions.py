@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +67,8 @@ class Session:
         self.agent = agent
         self.credentials = {credential}
         self.redactor = LogRedactor()
+        self.is_changed = False
+        """True if a file of the session is older than it."""
         self.open_calls = 0
         """The requests that wait for their answers."""
         self.tails: dict[str, Tail] = {}
@@ -75,6 +78,30 @@ class Session:
         recorder.session_id = session_id
         events = SessionEvents(recorder, session_id=session_id, mask=seal_messages)
         self._content: _Content | Packed = _Content(recorder, events)
+
+    @classmethod
+    def restored(
+        cls,
+        session_id: str,
+        agent: Agent | None,
+        credentials: set[str],
+        tails: dict[str, Tail],
+        tokens: int,
+        content: _Content,
+        redactor: LogRedactor,
+    ) -> Session:
+        """Return a session that another recorder has kept. `content` uses the redactor."""
+        session = cls.__new__(cls)
+        session.id, session.agent, session.credentials = session_id, agent, credentials
+        session.tails, session.tokens, session.redactor = tails, tokens, redactor
+        session.is_changed, session.open_calls = False, 0
+        session._content = content
+        return session
+
+    @property
+    def is_named(self) -> bool:
+        """True if its agent names the session."""
+        return self.agent is not None
 
     @property
     def is_packed(self) -> bool:
@@ -107,16 +134,24 @@ class Session:
     def note_end(self, agent_id: str) -> None:
         """Remember the end of a conversation after a request."""
         conversations = self.conversations
+        self.is_changed = True
         self.tails[agent_id] = _tail_of(conversations[agent_id])
         self.tokens = sum(block.tokens for item in conversations.values() for block in item.blocks)
 
     def pack(self) -> None:
         """Compress the prompts until they are needed."""
         content = self.content
-        for conversation in content.conversations.values():
-            for message in (*conversation.thread.prompt.values(), *(block.message for block in conversation.blocks)):
-                message.masked = None  # It is computed again if a compaction needs it.
+        _drop_masked(content)
         self._content = Packed(content, _SHARED)
+
+    @contextmanager
+    def unpacked(self) -> Iterator[_Content]:
+        """Yield the prompts without what can be computed again. They stay compressed if they are."""
+        packed = self._content
+        content = self.content
+        _drop_masked(content)
+        yield content
+        self._content = packed
 
     def conversation(self, agent_id: str, protocol: Protocol) -> Conversation:
         """Return the conversation of an agent. It is created on first use."""
@@ -137,9 +172,16 @@ class Session:
 class Sessions:
     """The sessions of all users of the gateway. The one that was used longest ago is forgotten first."""
 
-    def __init__(self, *, max_sessions: int = MAX_SESSIONS) -> None:
+    def __init__(
+        self,
+        *,
+        max_sessions: int = MAX_SESSIONS,
+        load: Callable[[str, str], Session | None] = lambda agent, session_id: None,
+    ) -> None:
         self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
         self._max = max_sessions
+        self._load = load
+        """Returns the session that an agent names, if an earlier recorder has kept it."""
 
     def __iter__(self) -> Iterator[Session]:
         return iter(self._sessions.values())
@@ -171,20 +213,20 @@ class Sessions:
     def find_named(self, headers: Mapping[str, str], path: str) -> Session | None:
         """Return the session that the head of a request names, if it has been seen."""
         agent, request = read_request(headers, path, _NoFields())
-        return None if request is None else self._sessions.get((agent.name if agent else "", request.session_id))
+        return None if request is None else self._find_known(agent.name if agent else "", request.session_id)
 
     def _find_by_name(
         self, agent: Agent | None, request: WireRequest, exchange: Exchange, body: RequestBody, credential: str
     ) -> Session:
         name = agent.name if agent else ""
-        session = self._sessions.get((name, request.session_id))
+        session = self._find_known(name, request.session_id)
         session_id = request.session_id
         if session is not None and credential not in session.credentials:
             if self._repeats(session, request, exchange.protocol, body):
                 session.credentials.add(credential)
             else:
                 session_id = f"{session_id}-{_digest(credential, session_id)[:8]}"
-                session = self._sessions.get((name, session_id))
+                session = self._find_known(name, session_id)
         if session is None:
             session = self._open((name, session_id), session_id, agent, exchange.protocol, credential)
         self._sessions.move_to_end((name, session_id))
@@ -193,7 +235,15 @@ class Sessions:
     def _open(
         self, key: tuple[str, str], session_id: str, agent: Agent | None, protocol: Protocol, credential: str
     ) -> Session:
-        session = Session(session_id, agent, protocol, credential)
+        return self._add(key, Session(session_id, agent, protocol, credential))
+
+    def _find_known(self, name: str, session_id: str) -> Session | None:
+        session = self._sessions.get((name, session_id))
+        if session is None and (session := self._load(name, session_id)) is not None:
+            self._add((name, session_id), session)
+        return session
+
+    def _add(self, key: tuple[str, str], session: Session) -> Session:
         self._sessions[key] = session
         while len(self._sessions) > self._max:
             self._sessions.popitem(last=False)
@@ -238,6 +288,13 @@ def prints_of(protocol: Protocol, body: RequestBody) -> list[bytes]:
     elements = body.elements(protocol.messages_key({}))
     items = (item for raw in elements for item in protocol.items(fast_json.parse(bytes(raw))))
     return [fingerprint(protocol.identity(item)) for item in items]
+
+
+def _drop_masked(content: _Content) -> None:
+    """Drop the redacted forms of messages. They are computed again if a compaction needs them."""
+    for conversation in content.conversations.values():
+        for message in (*conversation.thread.prompt.values(), *(block.message for block in conversation.blocks)):
+            message.masked = None
 
 
 def _tail_of(conversation: Conversation) -> Tail:

@@ -6,6 +6,7 @@ It imports no redaction and no tokenizer, and fetches nothing.
 from __future__ import annotations
 
 import asyncio
+import hmac
 import itertools
 import os
 import signal
@@ -63,7 +64,8 @@ class Relay:
         self._closed = asyncio.Event()
         self._successor: subprocess.Popen[bytes] | None = None
         self._ids = itertools.count(1)
-        self._hash_key = os.urandom(32)
+        # The same for all gateways of this user, so that the next one knows which sessions a credential may continue.
+        self._hash_key = hmac.digest(self.key, b"credentials", "sha256")
         self._last_error_at = -_ERROR_INTERVAL_S
 
     async def run(self) -> int:
