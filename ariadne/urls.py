@@ -6,6 +6,7 @@ from django.contrib import admin
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
+handler404 = "viewer.middleware.not_found"
 handler500 = "viewer.middleware.server_error"
 
 urlpatterns = [

@@ -11,6 +11,7 @@ from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.template import loader
 from django.utils.decorators import sync_and_async_middleware
+from django.views.defaults import page_not_found
 from psycopg_pool import PoolTimeout
 
 _RETRY_AFTER_S = 5
@@ -39,6 +40,13 @@ def _set_cache_control(response: HttpResponseBase) -> HttpResponseBase:
     # With no-cache, the Back button showed pages after a logout.
     response.headers.setdefault("Cache-Control", "private, no-store")
     return response
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    """Handle an address or an object that does not exist. Below `/api/` the answer is JSON."""
+    if request.path.startswith("/api/"):
+        return _error_response(request, 404, "Not found. All addresses are listed at /api/schema/.")
+    return page_not_found(request, exception)
 
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
