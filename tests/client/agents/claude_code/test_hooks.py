@@ -108,6 +108,25 @@ def test_install_status_and_uninstall(scope: str, name: str, home: Path, capsys:
     assert server.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["", "\n", "{}", '{"hooks": {}}', '{"hooks": {"PreCompact": []}}', '{\n  "hooks": {\n    "Stop": []\n  }\n}\n'],
+)
+def test_uninstall_restores_every_byte(text: str, home: Path) -> None:
+    """Empty files, objects and lists are as before, and a later change of the user is not undone."""
+    path = home / ".claude" / "settings.json"
+    path.parent.mkdir()
+    path.write_bytes(text.encode())
+    assert main(["hooks", "install", "claude-code"]) == exit_codes.OK
+    assert main(["hooks", "uninstall", "claude-code"]) == exit_codes.OK
+    assert path.read_bytes() == text.encode()
+    assert main(["hooks", "install", "claude-code"]) == exit_codes.OK
+    installed = path.read_text()
+    path.write_text(installed.rstrip().removesuffix("}") + ', "model": "opus"}')
+    assert main(["hooks", "uninstall", "claude-code"]) == exit_codes.OK
+    assert jsonc.parse(path.read_text()).value["model"] == "opus"
+
+
 def run_hook(event: dict[str, str], environment: dict[str, str]) -> float:
     """Run the hook as Claude Code does, and return the seconds until it returned."""
     started = time.monotonic()

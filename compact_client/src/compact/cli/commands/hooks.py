@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import glob
 import os
 import shlex
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from compact.agents.hooks import Hooks
 from compact.agents.jsonc import Unsafe
 from compact.agents.registry import BY_NAME
 from compact.cli import exit_codes, output
 
+_T = TypeVar("_T")
 SCOPES = ("user", "project", "local")
 
 
@@ -65,11 +68,32 @@ def _install(hooks: Hooks, options: argparse.Namespace) -> int:
 def _uninstall(hooks: Hooks, options: argparse.Namespace) -> int:
     path = hooks.settings_file(options.scope)
     text = _edit(path, lambda: _read(path), "")
-    changed = _edit(path, lambda: hooks.remove(text), "")
+    backup = _find_backup(hooks, path, text)
+    changed = _edit(path, lambda: hooks.remove(text), "") if backup is None else backup
     if changed == text:
         return _answer(options, path, "unchanged", f"There are no hooks of compactctl in {path}.")
     _write(path, text, changed)
     return _answer(options, path, "uninstalled", f"Removed the hooks from {path}. Other hooks are unchanged.")
+
+
+def _find_backup(hooks: Hooks, path: Path, text: str) -> str | None:
+    """Return the settings from before `install` if nothing else has changed since, or None.
+
+    The text alone does not show whether an empty list or object was there before.
+    """
+    commands = set(_edit(path, lambda: hooks.installed(text), "").values())
+    if len(commands) != 1:
+        return None
+    command = commands.pop()
+    target = path.resolve()
+    for file in sorted(target.parent.glob(f"{glob.escape(target.name)}.*.bak"), reverse=True):
+        try:
+            old = _read(file)
+            if not hooks.installed(old) and hooks.add(old, command) == text:
+                return old
+        except (OSError, Unsafe):
+            continue
+    return None
 
 
 def _status(hooks: Hooks, options: argparse.Namespace) -> int:
@@ -111,7 +135,7 @@ def _read(path: Path) -> str:
         raise Unsafe(f"{path} is not UTF-8.") from None
 
 
-def _edit(path: Path, change: Callable[[], str], command: str) -> str:
+def _edit(path: Path, change: Callable[[], _T], command: str) -> _T:
     try:
         return change()
     except Unsafe as error:
@@ -124,7 +148,7 @@ def _write(path: Path, old: str, new: str) -> Path | None:
     target = path.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     backup = None
-    if old:
+    if target.exists():
         backup = target.with_name(f"{target.name}.{time.strftime('%Y%m%d-%H%M%S')}.bak")
         backup.write_bytes(old.encode())
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
