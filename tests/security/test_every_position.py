@@ -29,7 +29,7 @@ from ingest.storage.payloads import unpack
 
 @dataclasses.dataclass(frozen=True)
 class Sent:
-    """What one project has sent: the secret, and the stored id and key of the session that is named like it."""
+    """The secret of one project, and the stored id and key of the session that is named like it."""
 
     secret: str
     session: str
@@ -143,14 +143,14 @@ def send(server: Any, key: str, project_id: int) -> Sent:
 @pytest.fixture(scope="module")
 def sent(server: Any, other_project: Any) -> list[Sent]:
     keys = {"ours": server.ingest_key, "theirs": other_project.key}
-    found = []
+    projects = []
     with psycopg.connect(server.database_url) as database:
         for key in keys.values():
             digest = hashlib.sha256(key.encode()).hexdigest()
             row = database.execute("SELECT project_id FROM ingest_ingestkey WHERE digest = %s", [digest]).fetchone()
             assert row
-            found.append((key, row[0]))
-    return [send(server, key, project_id) for key, project_id in found]
+            projects.append((key, row[0]))
+    return [send(server, key, project_id) for key, project_id in projects]
 
 
 def has_secret(text: str, sent: list[Sent]) -> bool:

@@ -16,7 +16,7 @@ def posted_project(request: HttpRequest, allowed: frozenset[int]) -> Project | N
 
 
 def posted_label(request: HttpRequest) -> str:
-    return log.clean(request.POST.get("label", "").strip())[:_LABEL_MAX_CHARS]
+    return log.clean_input(request.POST.get("label", ""))[:_LABEL_MAX_CHARS]
 
 
 def current_user(request: HttpRequest) -> User:

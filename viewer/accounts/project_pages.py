@@ -59,7 +59,7 @@ def project_detail(request: HttpRequest, slug: str) -> HttpResponseBase:
 def project_keep(request: HttpRequest, slug: str) -> HttpResponse:
     """Set retention, legal hold, and whether payload views need a reason."""
     project = get_project(request, slug)
-    reason = log.clean(request.POST.get("reason", "").strip())
+    reason = log.clean_input(request.POST.get("reason", ""))
     days = request.POST.get("retention_days", "").strip()
     if not reason:
         messages.error(request, "Enter a reason. It is recorded in the audit log.")

@@ -52,7 +52,7 @@ def rule_add(request: HttpRequest, slug: str) -> HttpResponseBase:
     """Add a pattern or an exception."""
     project = get_project(request, slug)
     rule = _posted_rule(request, project)
-    reason = log.clean(request.POST.get("reason", "").strip())
+    reason = log.clean_input(request.POST.get("reason", ""))
     with transaction.atomic():
         # The lock makes the limit exact for two requests at once.
         Project.objects.select_for_update().get(pk=project.pk)
@@ -73,7 +73,7 @@ def rule_remove(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     rule = project.redaction_rules.filter(pk=pk).first()
     if rule is None:
         raise Http404
-    reason = log.clean(request.POST.get("reason", "").strip())
+    reason = log.clean_input(request.POST.get("reason", ""))
     if not reason:
         messages.error(request, "Enter a reason. It is recorded in the audit log.")
         return redirect("redaction-rules", slug)

@@ -75,7 +75,7 @@ class RuleForm(forms.Form):
         self.may_payload = may_payload
 
     def clean_name(self) -> str:
-        return log.clean(self.cleaned_data["name"])
+        return log.clean_input(self.cleaned_data["name"])[:100]
 
     def clean_webhook_url(self) -> str:
         url: str = self.cleaned_data["webhook_url"].strip()

@@ -11,8 +11,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
+from compact.redaction import Redactor
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Q, QuerySet
@@ -181,6 +183,17 @@ def people(grant: Grant) -> list[str]:
     """Return the names of the members of audited projects, as suggestions for the filter."""
     members = Membership.objects.filter(project_id__in=grant.projects(Right.AUDIT))
     return list(members.order_by("user__username").values_list("user__username", flat=True).distinct()[:_MAX_PEOPLE])
+
+
+def clean_input(text: str) -> str:
+    """Return a name or a reason that a person has typed, without secrets. Names of people stay."""
+    redacted, _ = _secrets().text(text.strip())
+    return clean(redacted)
+
+
+@cache
+def _secrets() -> Redactor:
+    return Redactor(pii=False)
 
 
 def clean(text: str) -> str:

@@ -130,7 +130,7 @@ def reason_of(request: HttpRequest | Request) -> str:
     """Return the reason in the query or the form of a request."""
     data = request.POST if request.method == "POST" else request.GET
     parts = [str(data.get(name, "")).strip() for name in ("reason", "note")]
-    return log.clean(": ".join(part for part in parts if part))
+    return log.clean_input(": ".join(part for part in parts if part))
 
 
 def _demands_reason(project_id: int) -> bool:
