@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,34 @@ def mcp_server(home: Path, directory: Path, *arguments: str) -> StdioServerParam
 async def call(client: Client, name: str, **arguments: Any) -> str:
     result = await client.call_tool(name, arguments)
     return "".join(block.text for block in result.content)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "hint"),
+    [
+        ("recall", {"query": "x", "session": "no-such-session"}, "Call list_sessions"),
+        ("uncompact", {"session": BOB}, "Call list_sessions"),
+        ("explain_compaction", {"n": 9}, "there is no number 9"),
+        ("recall", {"query": "x", "session_id": ALICE}, "session_id"),
+    ],
+)
+async def test_errors_reach_the_model_with_a_hint(
+    name: str, arguments: dict[str, Any], hint: str, home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The result says that it is an error, and nothing is written to stderr."""
+    async with Client(mcp_server(home, home / "alice")) as client:
+        result = await client.call_tool(name, arguments)
+    assert result.is_error
+    assert hint in "".join(block.text for block in result.content)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+async def test_the_server_has_a_version_and_strict_schemas(home: Path) -> None:
+    """A client that checks arguments itself knows that there are no others."""
+    async with Client(mcp_server(home, home / "alice")) as client:
+        tools = (await client.list_tools()).tools
+        assert client.server_info.version == version("compact-client")
+    assert all(tool.input_schema["additionalProperties"] is False for tool in tools)
 
 
 async def test_the_official_client_uses_every_tool_over_stdio(home: Path) -> None:

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import wraps
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
@@ -74,7 +78,7 @@ class LocalTools:
         if not compactions:
             return f"{_heading(log)}\nThis session has no compaction."
         if n > len(compactions):
-            return f"{_heading(log)}\nThis session has {len(compactions)} compactions, so there is no number {n}."
+            raise CompactError(f"This session has {len(compactions)} compactions, so there is no number {n}.")
         compaction = compactions[n - 1] if n else compactions[-1]
         last = len(compactions) - compactions.index(compaction)
         items = [item for item in lost_items(conversation, last=last)[0] if item.compaction == compaction.number]
@@ -138,11 +142,35 @@ class LocalTools:
 
 def build_server(directory: Path | None) -> MCPServer[Any]:
     """Return the server with its five tools."""
-    server: MCPServer[Any] = MCPServer("ariadne", instructions=INSTRUCTIONS, log_level="ERROR")
     tools = LocalTools(directory)
-    for tool in (tools.recall, tools.uncompact, tools.explain_compaction, tools.list_sessions, tools.search):
-        server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True), structured_output=False)
-    return server
+    functions = (tools.recall, tools.uncompact, tools.explain_compaction, tools.list_sessions, tools.search)
+    return MCPServer(
+        "ariadne",
+        version=version("compact-client"),
+        instructions=INSTRUCTIONS,
+        log_level="ERROR",
+        tools=[_create_tool(function) for function in functions],
+    )
+
+
+def _create_tool(function: Callable[..., str]) -> Tool:
+    """Return a tool that rejects unknown arguments, and whose expected errors reach the model as `isError` results."""
+
+    @wraps(function)
+    def call(*args: Any, **arguments: Any) -> str:
+        try:
+            return function(*args, **arguments)
+        except (CompactError, OSError) as error:
+            # The package hides the text of any other exception, and writes its traceback to stderr.
+            raise ToolError(str(error)) from error
+
+    tool = Tool.from_function(call, annotations=ToolAnnotations(read_only_hint=True), structured_output=False)
+    model = tool.fn_metadata.arg_model
+    # A model that misspells an argument would otherwise get the answer for its default.
+    model.model_config["extra"] = "forbid"
+    model.model_rebuild(force=True)
+    tool.parameters = model.model_json_schema(by_alias=True)
+    return tool
 
 
 def _heading(log: LogLocation) -> str:
