@@ -67,6 +67,7 @@ class Project(models.Model):
         db_default=False,
         help_text="People enter a reason before they see payloads. It is recorded in the audit log.",
     )
+    cell_count = models.PositiveSmallIntegerField(default=1, db_default=1, editable=False)  # see `ingest.cells`
 
     def __str__(self) -> str:
         return self.name
@@ -124,6 +125,7 @@ class Cell(models.Model):
 
     cell = models.BigIntegerField(primary_key=True)
     seq = models.BigIntegerField()
+    cell_count = models.PositiveSmallIntegerField(default=1, db_default=1)  # of its project
 
     def __str__(self) -> str:
         return f"cell {self.cell} up to {self.seq}"

@@ -26,10 +26,10 @@ from ingest import metrics
 from ingest.archive.hash_chain import Link, format_time
 from ingest.archive.link_clock import link_time
 from ingest.archive.transcript_format import BadTranscript, Parsed, Redact, archived_line, parse_messages
-from ingest.cells import cell_of, cells_of, project_of
+from ingest.cells import cell_of_new, cells_of, learn, project_of
 from ingest.decoding.door.redaction import redact_messages
 from ingest.decoding.schema import CONTROL, SESSION_MAX_BYTES
-from ingest.models import ChainLink, Content, Project, Transcript, session_key
+from ingest.models import ChainLink, Content, Project, Session, Transcript, session_key
 
 logger = logging.getLogger("ariadne.ingest")
 
@@ -114,8 +114,8 @@ def store(
     hashes = [hashlib.sha256(text).digest() for text in texts]
     lines = [archived_line(message_id, text) for message_id, text in zip(ids, texts, strict=True)]
     key = session_key(project_id, session_id)
-    cell = cell_of(project_id, key)
     with transaction.atomic(), connection.cursor() as cursor:
+        cell = _lock_session(cursor, project_id, key)
         _lock_chain(cursor, key)
         now = link_time(cursor)
         if existing := Transcript.objects.filter(pk=(cell, key, step)).first():
@@ -264,6 +264,18 @@ def _next_step(cell: int, key: uuid.UUID) -> int:
     """Return the first step after all that the session's chain has, also after deleted ones."""
     last = ChainLink.objects.filter(cell=cell, session_key=key).aggregate(Max("step"))["step__max"]
     return 1 if last is None else last + 1
+
+
+def _lock_session(cursor: Any, project_id: int, key: uuid.UUID) -> int:
+    """Return the cell of a session, and lock it if a commit could store the session in another one concurrently."""
+    learn(Project.objects.filter(pk=project_id).values_list("pk", "cell_count"))
+    cells = cells_of(project_id)
+    if len(cells) == 1:
+        return cells[0]
+    cursor.execute("SELECT 1 FROM ingest_cell WHERE cell = ANY(%s) ORDER BY cell FOR UPDATE", [cells])
+    stored = Session.objects.filter(cell__in=cells, session_key=key).values_list("cell", flat=True)
+    chained = ChainLink.objects.filter(cell__in=cells, session_key=key).values_list("cell", flat=True)
+    return stored.first() or chained.first() or cell_of_new(cells, key)
 
 
 def _lock_chain(cursor: Any, key: uuid.UUID) -> None:

@@ -124,6 +124,7 @@ class Migration(migrations.Migration):
         ("ingest", "0026_cells_of_sessions"),
         ("ingest", "0027_one_stored_form"),
         ("ingest", "0028_drop_jsonb_of_spans"),
+        ("ingest", "0029_cell_count"),
     ]
 
     dependencies = [
@@ -241,6 +242,7 @@ class Migration(migrations.Migration):
             fields=[
                 ("cell", models.BigIntegerField(primary_key=True, serialize=False)),
                 ("seq", models.BigIntegerField()),
+                ("cell_count", models.PositiveSmallIntegerField(db_default=1, default=1)),
             ],
         ),
         migrations.CreateModel(
@@ -317,6 +319,7 @@ class Migration(migrations.Migration):
                         help_text="People enter a reason before they see payloads. It is recorded in the audit log.",
                     ),
                 ),
+                ("cell_count", models.PositiveSmallIntegerField(db_default=1, default=1, editable=False)),
             ],
         ),
         migrations.CreateModel(

@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 
 from compact.events.reading import REPORTING_KINDS
 
-from ingest.cells import project_of
+from ingest.cells import cells_of, learn, project_of
 from ingest.decoding.clean import CleanText
 from ingest.decoding.labels import Label
 from ingest.decoding.records import Record, Span, Trace
@@ -106,6 +106,17 @@ class Committed:
     day: date = field(default_factory=lambda: datetime.now(UTC).date())
 
 
+class CellsChanged(Exception):
+    """A project has another number of cells than this process knew. The commit starts again."""
+
+
+def check_cell_count(project_id: int, count: int) -> None:
+    """Raise `CellsChanged`, and remember the number, if a project has another number of cells than expected."""
+    if count != len(cells_of(project_id)):
+        learn([(project_id, count)])
+        raise CellsChanged
+
+
 @dataclass(slots=True)
 class KnownSessions:
     """Days of the stored sessions that a commit changes, and those that trends count without a model."""
@@ -138,13 +149,14 @@ async def write(
     new_assignments = session_assignment.new_assignments(project_id, groups, traces)
     session_ids = session_assignment.session_ids(project_id, groups, new_assignments)
     message_texts = known_messages.find_missing(cell, _message_texts(records), datetime.now(UTC).date())
-    ((seq,),), trace_rows, session_rows, message_rows = await pipeline.fetch(
+    ((seq, cell_count),), trace_rows, session_rows, message_rows = await pipeline.fetch(
         # Each span has a number, and each session that changes without one.
         sequence.take(cell, 2 * len(records)),
         session_assignment.find_traces(cell, new_assignments),
         _find_sessions(cell, session_ids),
         (messages.FIND, (cell, list(message_texts))),
     )
+    check_cell_count(project_id, cell_count)
     result = Committed(cell, seq, messages=list(message_texts))
     sessions = KnownSessions()
     sessions.add((row[1], row[8], row[9]) for row in trace_rows)
@@ -173,7 +185,7 @@ async def write(
     _update_usage(pipeline, cell, deltas)
     result.seq = await _update_sessions(pipeline, cell, deltas, last_seqs, seq + result.stored, sessions.without_model)
     if moved_keys:
-        result.seq = await _rebuild_aggregates(pipeline, cell, moved_keys, days)
+        result.seq = await rebuild_aggregates(pipeline, cell, moved_keys, days)
     return result
 
 
@@ -183,7 +195,7 @@ async def _move_spans(pipeline: Pipeline, cell: int, moves: Sequence[Move], days
         return
     old_keys = [(cell, move.old_key, days[move.old_key], move.trace_id) for move in moves]
     counts = [count for ((count,),) in await pipeline.fetch(*((_COUNT_SPANS, key) for key in old_keys))]
-    (((seq,),),) = await pipeline.fetch(sequence.take(cell, sum(counts)))
+    (((seq, _),),) = await pipeline.fetch(sequence.take(cell, sum(counts)))
     for move, old_key, count in zip(moves, old_keys, counts, strict=True):
         pipeline.queue(_MOVE_SPANS, (*old_key, move.new_key, days[move.new_key], seq - 1))
         seq += count
@@ -475,9 +487,9 @@ def _update_usage(pipeline: Pipeline, cell: int, deltas: Deltas) -> None:
         pipeline.queue(usage.ADD_HOURLY, usage.hourly_parameters(cell, rows))
 
 
-async def _rebuild_aggregates(pipeline: Pipeline, cell: int, keys: set[uuid.UUID], days: Days) -> int:
+async def rebuild_aggregates(pipeline: Pipeline, cell: int, keys: set[uuid.UUID], days: Days) -> int:
     """Aggregate sessions again from their spans and traces. Return a number higher than all of theirs."""
-    (((first_seq,),),) = await pipeline.fetch(sequence.take(cell, len(keys) + 1))
+    (((first_seq, _),),) = await pipeline.fetch(sequence.take(cell, len(keys) + 1))
     for position, key in enumerate(sorted(keys)):
         steps = rebuild_session(pipeline.queue, cell, key, days[key], first_seq + position)
         await run_in_pipeline(pipeline, steps)

@@ -114,6 +114,11 @@ def restore(cell: int, payload: Any) -> Any:
     return {key: _restore_list(value, messages) for key, value in payload.items()}
 
 
+def references(payload: Any) -> set[bytes]:
+    """Return the hashes of the messages that a payload refers to."""
+    return {bytes.fromhex(digest) for digest in _references(payload)}
+
+
 def _references(payload: Any) -> Iterable[str]:
     if isinstance(payload, dict):
         for value in payload.values():

@@ -180,12 +180,14 @@ def _find_expired(day: date, cutoffs: Mapping[int, date]) -> _ExpiredDay | None:
 
 
 def _delete_day(cursor: CursorWrapper, expired: _ExpiredDay) -> None:
-    day, project_ids = expired.day, list(expired.session_counts)
-    for cell in cells_of(*project_ids):
+    day = expired.day
+    # A deleted project is not known to have several cells.
+    cells = [cell for cell in sequence.stored_cells() if project_of(cell) in expired.session_counts]
+    for cell in cells:
         sequence.lock(cursor, cell)
     # The rows of the last projects go with the partition.
     rows = [] if expired.is_last else _DELETE_ROWS_OF_DAY
-    for cell in cells_of(*project_ids):
+    for cell in cells:
         sessions = Session.objects.filter(cell=cell, day=day)
         expiring.send(sender=None, cell=cell, session_keys=sessions.values("session_key"))
         for statement in (*_DELETE_PARTS_OF_SESSIONS, *rows, _DELETE_SESSIONS):

@@ -19,6 +19,7 @@ from django.db import connection, transaction
 from django.dispatch import Signal
 
 from ingest import metrics
+from ingest.cells import learn
 from ingest.models import Project, RetentionClock, RetentionMark
 
 logger = logging.getLogger("ariadne.ingest")
@@ -181,7 +182,8 @@ def remove_marks(due: Mapping[int, date]) -> None:
 
 def first_days_to_keep(today: date) -> dict[int, date]:
     """Return the first day within retention, by project. Projects that keep everything are left out."""
-    projects = Project.objects.filter(legal_hold=False, retention_days__isnull=False)
+    projects = list(Project.objects.filter(legal_hold=False, retention_days__isnull=False))
+    learn((project.pk, project.cell_count) for project in projects)
     return {project.pk: today - timedelta(days=project.retention_days or 0) for project in projects}
 
 

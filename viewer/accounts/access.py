@@ -18,12 +18,12 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Permission, User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.db.models import Q
+from django.db.models import F, Q
 from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseNotAllowed
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from ingest.cells import cells_of
+from ingest.cells import cells_of, learn
 from ingest.decoding.door.pseudonyms import clean_id
 from ingest.models import Project, Session, Transcript, session_key
 from viewer.models import ApiToken, Membership
@@ -98,13 +98,17 @@ def user_grant(user: AnyUser) -> Grant:
     if not isinstance(user, User) or not user.is_active:
         return EMPTY_GRANT
     if user.is_superuser:
-        rights = dict.fromkeys(Project.objects.values_list("pk", flat=True), ALL_RIGHTS)
+        counts = dict(Project.objects.values_list("pk", "cell_count"))
+        learn(counts.items())
+        rights = dict.fromkeys(counts, ALL_RIGHTS)
         return Grant(user.pk, user.get_username(), rights, is_superuser=True)
     permissions = Permission.objects.filter(
         Q(user=user) | Q(group__user=user), content_type__app_label="viewer", content_type__model="membership"
     )
     from_groups = _rights(permissions.values_list("codename", flat=True))
     memberships = Membership.objects.filter(user=user).select_related("role").prefetch_related("role__permissions")
+    memberships = memberships.annotate(cell_count=F("project__cell_count"))
+    learn((membership.project_id, membership.cell_count) for membership in memberships)
     return Grant(user.pk, user.get_username(), {m.project_id: from_groups | _role_rights(m) for m in memberships})
 
 

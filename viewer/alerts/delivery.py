@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from ingest.cells import cells_of
+from ingest.cells import cells_of, learn
 from viewer.alerts import encryption, messages, webhooks
 from viewer.models import AlertDelivery, AlertRule
 
@@ -51,7 +51,9 @@ def deliver_now(deliveries: list[AlertDelivery]) -> None:
 
 def _find_due(now: datetime) -> dict[int, list[int]]:
     """Return the ids of the deliveries that have waited longest, by cell. Each project with a rule may have some."""
-    cells = cells_of(*AlertRule.objects.values_list("project_id", flat=True).distinct())
+    counts = dict(AlertRule.objects.values_list("project_id", "project__cell_count").distinct())
+    learn(counts.items())
+    cells = cells_of(*counts)
     due = AlertDelivery.objects.filter(cell__in=cells, state=State.PENDING, next_attempt_at__lte=now)
     ids: dict[int, list[int]] = {}
     for cell, pk in due.order_by("next_attempt_at").values_list("cell", "id")[:_MAX_CLAIMED]:

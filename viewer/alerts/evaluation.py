@@ -18,7 +18,7 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import Max
 from django.utils import timezone
 
-from ingest.cells import cells_of
+from ingest.cells import cells_of, learn
 from ingest.models import IngestKey, Session
 from ingest.storage.payloads import decode_data
 from viewer.accounts.access import Right, user_grant
@@ -46,9 +46,11 @@ def evaluate_all(*, now: datetime | None = None, min_age: timedelta = timedelta(
     Projects that were evaluated less than `min_age` ago are skipped, so that more processes do not mean more work.
     """
     now = now or timezone.now()
-    projects = AlertRule.objects.filter(is_enabled=True).values_list("project_id", flat=True).distinct()
+    rules = AlertRule.objects.filter(is_enabled=True)
+    cell_counts = dict(rules.values_list("project_id", "project__cell_count").distinct())
+    learn(cell_counts.items())
     count = 0
-    for project_id in list(projects):
+    for project_id in cell_counts:
         try:
             count += evaluate_project(project_id, now=now, min_age=min_age)
         except DatabaseError as error:

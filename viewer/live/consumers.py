@@ -19,6 +19,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404
 
 from ingest import metrics
+from ingest.cells import cells_of
 from ingest.models import Session
 from viewer.accounts import access, identity
 from viewer.accounts.access import Grant, Right
@@ -251,6 +252,9 @@ class SessionListConsumer(LiveConsumer):
             if not sessions:
                 return
             self.seq = sessions[-1].last_seq
+            if len(cells_of(self.project_id)) > 1:
+                # Not all changes up to the last session are committed yet.
+                self.seq = min(self.seq, upto)
             await self.send_sessions(sessions)
 
     async def deliver(self, change: hub.Change) -> None:
@@ -261,7 +265,7 @@ class SessionListConsumer(LiveConsumer):
         # In the order of their changes, so that a page that loses its connection between two frames can resume.
         for first in range(0, len(sessions), hub.BATCH_ROWS):
             batch = sessions[first : first + hub.BATCH_ROWS]
-            seq = self.seq if batch[-1] is sessions[-1] else batch[-1].last_seq
+            seq = self.seq if batch[-1] is sessions[-1] else min(batch[-1].last_seq, self.seq)
             rows = [session_json(session) for session in batch]
             await self.send_frame({"type": "sessions", "seq": seq, "sessions": rows})
 

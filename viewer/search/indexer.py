@@ -16,7 +16,7 @@ import zstandard
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from ingest.cells import cells_of
+from ingest.cells import cells_of, learn
 from ingest.models import Label, Project, SearchState, Session, Trace
 from ingest.storage import search_index
 from ingest.storage.payloads import decode_up_to
@@ -45,7 +45,9 @@ ORDER BY k.n, s.seq LIMIT %s
 def run_once() -> bool:
     """Index a batch of each cell that has changes. Return True if there may be more."""
     has_more = False
-    for cell in cells_of(*Project.objects.order_by("pk").values_list("pk", flat=True)):
+    counts = dict(Project.objects.order_by("pk").values_list("pk", "cell_count"))
+    learn(counts.items())
+    for cell in cells_of(*counts):
         has_more = index_batch(cell) or has_more
     return has_more
 

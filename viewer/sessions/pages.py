@@ -69,6 +69,8 @@ def sessions(request: HttpRequest) -> HttpResponseBase:
 def _list_context(
     request: HttpRequest, project: Project, filters: session_list.SessionFilter, visibility: Visibility
 ) -> dict[str, Any]:
+    # Read before the page, so that live updates send what the page has missed.
+    last_seq = queries.last_seq(project.pk)
     page, cursor = session_list.sessions_page({project.pk: visibility}, filters)
     return {
         "project": project,
@@ -78,7 +80,7 @@ def _list_context(
         # The order of receipt, which is not that of the agents' clocks in the last column.
         "unsorted": _address(request, sort=None, before=None) if filters.sort else "",
         "is_first_page": filters.before is None,
-        "last_seq": _last_seq(project.pk, filters, page),
+        "last_seq": last_seq,
         **_statistics(project, filters),
         "searched_sessions": (
             session_list.SEARCHED_SESSIONS if session_list.is_search_limited(project.pk, filters) else None
@@ -121,13 +123,6 @@ def _statistics(project: Project, filters: session_list.SessionFilter) -> dict[s
         ),
         "span_of_time": _RANGE_LABELS.get(filters.range, "24 hours"),
     }
-
-
-def _last_seq(project_id: int, filters: session_list.SessionFilter, page: Sequence[Session]) -> int:
-    """Return the number that live updates of the list start from."""
-    if page and not (filters.is_active or filters.sort or filters.before):
-        return page[0].last_seq
-    return queries.last_seq(project_id)
 
 
 def _label_menus(

@@ -310,7 +310,8 @@ def split_name(name: str) -> list[tuple[str, str]]:
 
 def session_of_trace(projects: Iterable[int], trace_id: str) -> Session | None:
     keys = {project: trace_key(project, trace_id) for project in projects}
-    trace = Trace.objects.filter(cell__in=cells_of(*keys), trace_key__in=keys.values()).first()
+    rows = Trace.objects.filter(cell__in=cells_of(*keys), trace_key__in=keys.values())
+    trace = rows.order_by("-source", "seq").first()
     return Session.objects.filter(pk=(trace.cell, trace.session_key)).first() if trace else None
 
 

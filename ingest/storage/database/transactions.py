@@ -16,7 +16,8 @@ from ingest import metrics
 from ingest.cells import cells_of
 from ingest.decoding.records import Record
 from ingest.errors import Unavailable
-from ingest.storage.commit import Committed, SpanKey, write
+from ingest.storage.cell_assignment import Assigned, assign
+from ingest.storage.commit import CellsChanged, Committed, SpanKey, rebuild_aggregates, write
 from ingest.storage.database import partitions
 from ingest.storage.database.connections import CONNECTION_ERRORS, Node, connect
 from ingest.storage.database.pipeline import Pipeline
@@ -46,16 +47,14 @@ class Transactions:
 
     async def run(self, parts: Iterable[tuple[int, Sequence[Record]]]) -> None:
         """Write records, given with their project, in one transaction. Then notify readers."""
-        by_cell: dict[int, list[Record]] = {}
-        for project_id, records in parts:
-            by_cell.setdefault(cells_of(project_id)[0], []).extend(records)
+        by_project = _group_by_project(parts)
         looks_up_all = False
         for attempt in range(_MAX_ATTEMPTS):
             is_new = self._pipeline is None or self._pipeline.connection.closed
             pipeline = await self._connect()
             await self._create_partitions(pipeline.connection)
             try:
-                results = await self._write(pipeline, by_cell, looks_up_all=looks_up_all)
+                results = await self._write(pipeline, by_project, looks_up_all=looks_up_all)
             except (pg.UniqueViolation, pg.InternalError_):
                 # A span is already stored that this process does not know of, so look all of them up. Citus reports a
                 # duplicate in a COPY as an internal error.
@@ -67,6 +66,8 @@ class Transactions:
                 if attempt:
                     raise
                 self._partition_days.clear()
+            except CellsChanged:
+                continue
             except (pg.SerializationFailure, pg.DeadlockDetected):
                 if attempt == _MAX_ATTEMPTS - 1:
                     raise
@@ -83,20 +84,26 @@ class Transactions:
         raise Unavailable("The database could not commit. Try again later.")
 
     async def _write(
-        self, pipeline: Pipeline, by_cell: dict[int, list[Record]], *, looks_up_all: bool
+        self, pipeline: Pipeline, by_project: dict[int, list[Record]], *, looks_up_all: bool
     ) -> list[Committed]:
         started_at = time.monotonic()
+        results: list[Committed] = []
         async with pipeline.transaction():
-            results = [
-                await write(
-                    pipeline,
-                    cell,
-                    records,
-                    maybe_stored=None if looks_up_all else self._open_spans.of_cell(cell),
-                    known_messages=self._messages,
-                )
-                for cell, records in sorted(by_cell.items())
-            ]
+            for project_id, records in sorted(by_project.items()):
+                cells = cells_of(project_id)
+                assigned = Assigned({cells[0]: records})
+                if len(cells) > 1:
+                    assigned = await assign(pipeline, cells, records)
+                for cell, cell_records in sorted(assigned.records.items()):
+                    open_spans = None if looks_up_all else self._open_spans.of_cell(cell)
+                    results.append(
+                        await write(
+                            pipeline, cell, cell_records, maybe_stored=open_spans, known_messages=self._messages
+                        )
+                    )
+                for cell, days in assigned.reduced.items():
+                    seq = await rebuild_aggregates(pipeline, cell, set(days), days)
+                    results.append(Committed(cell, seq, sessions=set(days)))
         metrics.commit_seconds.observe(time.monotonic() - started_at)
         return results
 
@@ -174,3 +181,10 @@ class CellOpenSpans:
 
     def __contains__(self, key: object) -> bool:
         return (self._cell, key) in self._keys
+
+
+def _group_by_project(parts: Iterable[tuple[int, Sequence[Record]]]) -> dict[int, list[Record]]:
+    by_project: dict[int, list[Record]] = {}
+    for project_id, records in parts:
+        by_project.setdefault(project_id, []).extend(records)
+    return by_project

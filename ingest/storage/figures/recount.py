@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from django.db import connection, transaction
 
-from ingest.cells import cells_of
+from ingest.cells import project_of
 from ingest.models import Session
 from ingest.storage import sequence
 from ingest.storage.figures import trends, usage
@@ -31,7 +31,7 @@ class Progress:
 
 def recount(project_id: int | None = None, *, after: tuple[int, uuid.UUID] | None = None) -> Iterator[Progress]:
     """Count each session after a position again, in its own transaction. Then sum the hours of each cell."""
-    cells = stored_cells() if project_id is None else cells_of(project_id)
+    cells = [cell for cell in stored_cells() if project_id is None or project_of(cell) == project_id]
     total = sum(Session.objects.filter(cell=cell).count() for cell in cells)
     first_cell, first_key = after or (0, uuid.UUID(int=0))
     count = sum(Session.objects.filter(cell=cell).count() for cell in cells if cell < first_cell)

@@ -9,13 +9,13 @@ import pytest
 from django.db import connection
 
 from ingest.archive import transcripts, verification
-from ingest.cells import cell_of
+from ingest.cells import cells_of
 from ingest.models import Project, Transcript, session_key
 
 pytestmark = pytest.mark.django_db
 
 KEY = session_key(1, "s")
-CELL = cell_of(1, KEY)
+(CELL,) = cells_of(1)
 
 
 @pytest.fixture(autouse=True)

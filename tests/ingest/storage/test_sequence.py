@@ -29,7 +29,7 @@ def clients(transactional_db: None) -> Iterator[tuple[psycopg.Connection[Any], p
 
 
 def take(client: psycopg.Connection[Any], cell: int, count: int) -> int:
-    ((first,),) = client.execute(*sequence.take(cell, count)).fetchall()  # type: ignore[arg-type]
+    ((first, _cell_count),) = client.execute(*sequence.take(cell, count)).fetchall()  # type: ignore[arg-type]
     return int(first)
 
 

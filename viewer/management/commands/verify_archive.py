@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ingest.archive import verification
+from ingest.cells import learn
 from ingest.models import Project
 from viewer.audit.anchors import anchor_series
 
@@ -43,10 +44,11 @@ class Command(BaseCommand):
     def _project_ids(self, slug: str | None) -> list[int] | None:
         if not slug:
             return None
-        ids = list(Project.objects.filter(slug=slug).values_list("pk", flat=True))
-        if not ids:
+        counts = dict(Project.objects.filter(slug=slug).values_list("pk", "cell_count"))
+        if not counts:
             raise CommandError(f"No project has the slug {slug!r}.")
-        return ids
+        learn(counts.items())
+        return list(counts)
 
     def _report(self, problems: list[str]) -> int:
         for problem in problems:
