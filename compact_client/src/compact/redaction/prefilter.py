@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from compact.redaction.database_cache import cache_key, read_database, write_database
 from compact.redaction.encoded_text import EncodedText
 from compact.redaction.literals import find_all, lower
-from compact.redaction.normalization import HIDDEN, HINT
+from compact.redaction.normalization import HIDDEN, HINT, may_hide
 from compact.redaction.rules import Rule
 from compact.redaction.rules.rule import MIN_RUN_CHARS
 
@@ -37,7 +37,7 @@ _CHARS_BEFORE_COMPILING = 200_000
 EVERYWHERE = -1
 """In place of a position: the rule can match anywhere."""
 NORMALIZE = -1
-"""In place of a rule: the text contains hidden or full-width characters."""
+"""In place of a rule: where characters are hidden, or full-width."""
 _HIDDEN_GROUP = "hidden characters"
 """Searched for in text that is not all ASCII or has a NUL. The other groups are those of the rules."""
 _HIDDEN, _RUN = 0, 1
@@ -136,8 +136,8 @@ class LiteralPrefilter:
         """Return the hits in a text."""
         lowered = lower(text)
         hits: Hits = {index: [EVERYWHERE] for index in self._everywhere}
-        if (not text.isascii() or "\0" in text) and HIDDEN.search(text):
-            hits[NORMALIZE] = [0]
+        if may_hide(text) and (hidden := [match.end() for match in HIDDEN.finditer(text)]):
+            hits[NORMALIZE] = hidden
         for literal, rules in self._rules_of.items():
             if starts := find_all(lowered, literal):
                 for index, offset in rules:
@@ -176,7 +176,7 @@ class HyperscanPrefilter:
         ends: Ends = defaultdict(list)
         scans = getattr(self._local, "scans", None) or self._prepare_thread()
         # Arguments by position, because names double the cost of a short text.
-        for scan, scratch in scans[1:] if encoded.is_ascii and b"\0" not in data else scans:
+        for scan, scratch in scans[1:] if encoded.is_ascii and b"\0" not in data and b"\x1b" not in data else scans:
             scan(data, _add_end, 0, ends, scratch)
         if not ends:
             return {}
@@ -227,9 +227,6 @@ def _load_database(numbers_of: Mapping[str, int], *, is_compiled: bool) -> Any:
     expressions = [expression.encode() for expression in numbers_of]
     numbers = list(numbers_of.values())
     flags = [hyperscan.HS_FLAG_CASELESS | hyperscan.HS_FLAG_DOTALL] * len(numbers)
-    if _HIDDEN in numbers:
-        # It only matters if there is one.
-        flags = [flag | hyperscan.HS_FLAG_SINGLEMATCH for flag in flags]
     key = cache_key(numbers, expressions, flags, [version("hyperscan")])
     cached = read_database(key)
     if cached is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from compact.redaction.findings import Span
-from compact.redaction.normalization import normalize
+from compact.redaction.normalization import normalized_ranges
 from compact.redaction.prefilter import EVERYWHERE, NORMALIZE, AdaptivePrefilter, Hits, Prefilter, create_prefilter
 from compact.redaction.rule_search import RuleSearch
 from compact.redaction.rules import Rule
@@ -42,12 +42,13 @@ class Scanner:
         hits = self._prefilter.hits(text, parts) if ranges is None else self._hits_in(text, ranges)
         if not hits:
             return []
-        is_hidden = hits.pop(NORMALIZE, None) is not None
+        hidden = hits.pop(NORMALIZE, ())
         spans = self._spans(text, hits, disabled)
-        if is_hidden and (normalized := normalize(text)) is not None:
+        for start, normalized in normalized_ranges(text, hidden) if hidden else ():
             hits = self._prefilter.hits(normalized.text)
             hits.pop(NORMALIZE, None)
-            spans += map(normalized.original, self._spans(normalized.text, hits, disabled))
+            for span in map(normalized.original, self._spans(normalized.text, hits, disabled)):
+                spans.append(span._replace(start=span.start + start, end=span.end + start))
         return spans
 
     def _hits_in(self, text: str, ranges: Sequence[tuple[int, int]]) -> Hits:

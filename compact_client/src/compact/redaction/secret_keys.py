@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from compact.redaction.findings import MASKED
+from compact.redaction.randomness import is_key_material
+from compact.redaction.secret_names import name_class
 
 # Keys whose values are always secret. Keys are compared in lower case and without separators.
 _SECRET_KEY = re.compile(
@@ -27,11 +29,13 @@ _NUMBER_KEY = re.compile(
 # One of these is in every name that the patterns above match. Most names have none.
 _STEM = re.compile(
     r"pass|secret|key|connectionstring|credential|mnemonic|phrase|pwd|auth|cookie|token|bearer|jwt|ssn|socialsecurity|cvv|cvc"
-    r"|card|ccnumber|pin|phone|mobile|telefon|handy|fax"
+    r"|card|ccnumber|pin|phone|mobile|telefon|handy|fax|pswd|psk|pw|kennwort|senha|wachtwoord|contrase|mdp|license|hmac"
 )
 _MIN_DIGITS = {"us_ssn": 9, "card": 3, "pin": 4, "phone": 7}
 _MIN_TOKEN_CHARS = 8
-TEXT_RULES = frozenset({"token"})
+_MIN_KEY_CHARS = 16
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+TEXT_RULES = frozenset({"token", "generic_key"})
 """Rules for keys whose numbers are never secret: `{"input_tokens": 7}`."""
 _MAX_CACHED_KEYS = 50_000
 _SEPARATORS = re.compile(r"[\s_.-]+")
@@ -93,7 +97,14 @@ def _is_secret_text(rule: str, value: str) -> bool:
         return False
     if rule in _MIN_DIGITS:
         return len(value) < 40 and sum(char.isdigit() for char in value) >= _MIN_DIGITS[rule]
+    if rule == "generic_key":
+        return is_random_key(value)
     return rule != "token" or (len(value) >= _MIN_TOKEN_CHARS and " " not in value)
+
+
+def is_random_key(value: str) -> bool:
+    """True for the value of a name such as `signing_key` if no person wrote it and it is no UUID."""
+    return len(value) >= _MIN_KEY_CHARS and " " not in value and is_key_material(value) and not _UUID.fullmatch(value)
 
 
 def _is_secret_number(rule: str, value: object) -> bool:
@@ -161,7 +172,7 @@ def _key_rule(key: str) -> str | None:
     if _TOKEN_KEY.fullmatch(name) and not _NOT_A_TOKEN_KEY.fullmatch(name):
         return "token"
     match = _NUMBER_KEY.fullmatch(name)
-    return match.lastgroup if match else None
+    return match.lastgroup if match else name_class(key)
 
 
 def _is_placeholder(value: str) -> bool:

@@ -15,6 +15,7 @@ from compact.redaction.rules.pii import PII
 from compact.redaction.rules.private_keys import PRIVATE_KEYS
 from compact.redaction.rules.prose import PROSE
 from compact.redaction.rules.rule import Rule
+from compact.redaction.rules.structures import STRUCTURES
 from compact.redaction.rules.vendors import VENDORS
 from compact.redaction.rules.wallets import WALLETS
 
@@ -26,6 +27,7 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     *URLS,
     *ASSIGNMENTS,
     *PAIRS,
+    *STRUCTURES,
     *COMMANDS,
     *PROSE,
     *VENDORS,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from string import ascii_letters, digits
 
 from compact.redaction.findings import MASKED
 from compact.redaction.rules.rule import GAP, HAS_DIGIT, Rule, before_random, caseless, is_key_material, looks_random
+from compact.redaction.secret_keys import normalize
+from compact.redaction.secret_names import name_class
 
 # A quoted value ends at its own quote, at any level of JSON escaping. An unquoted value ends at a separator. A YAML
 # block contains the indented lines below the key. `__BARE__` is replaced by what an unquoted value must have.
 _VALUE = r"""
-    (?: (?P<quote>(?P<escaped>\\{1,7}+)?["'`]|%22)(?!\x1e)
+    (?: (?:\[[ \t\r\n]{0,8}|Some\(|b(?=["']))?(?P<quote>(?P<escaped>\\{1,7}+)?["'`]|%22)(?!\x1e)
         (?P<quoted>(?:[^\n\x1e\\"'`%]++|(?!(?(escaped)(?<!\\)|)(?P=quote))(?:\\.|["'`%])){0,512}+)
       | [|>][+-]?\d?[ \t]*\r?\n(?P<block>(?:[ \t]+[^\n\x1e]{1,512}(?:\r?\n)?){1,40}+)
       | (?P<bare>__BARE__[^\s\x1e"'`,;&<>\\]{1,96}+) )
@@ -32,12 +35,13 @@ _SEPARATOR_IN_LINE = rf"[ \t]{{0,32}}+{_SIGNS}(?:[ \t]|[*_~](?![\w])){{0,32}}+"
 _REST = re.compile(r"""[^\s\x1e"'`,;&<>\\]*+""")
 
 _TYPES = r"""none|null|nil|undefined|true|false|str|string|int|integer|bool|boolean|bytes|any|object|number|char|text
-    |varchar|secretstr|await|async|yield|new|lambda|function|required|optional|redacted|hidden|masked|empty|unset|missing|changeme"""
+    |varchar|secretstr|await|async|yield|new|lambda|function|required|optional|redacted|hidden|masked|empty|unset|missing|changeme|include|omit|same-origin"""
 # Not a literal value: a type, a null value, a variable, a template, an expression or a mask. In lower case, because `re`
 # skips alternatives by their first character only if it does not ignore case.
 _PLACEHOLDER = re.compile(
     rf"""(?: (?:{_TYPES})(?:\([\w, ]*\))? | (\W)\1*+ | \W{{1,2}} | x{{3,}} | <[^<>]*>?
-      | [\w-]{{0,12}}(?:\.{{3,}}|…)\w{{0,4}} | \$\{{.* | \$\(.* | \$[a-z_]+\d?
+      | (?:<|\[)?(?:your|my|insert|replace|enter)[_ -][\w -]*(?:>|\])? | [\w-]*[_-](?:here|goes_here|placeholder)
+      | [\w-]{{0,12}}(?:\.{{3,}}|…)\w{{0,4}} | \$\{{.* | \$\(.* | \$\w+(?:\[|->|::).* | \$[a-z_]+\d?
       | \$(?:\w*_)?(?:pass(?:word)?|passwd|pwd?|secret|token|key|api_?key|\d)
       | %\w+% | %\(\w+\)s | %[sdr] | \{{.* | \#\{{.* | !\w+ | enc\[.* | arn:.* | vault:.* | op://.*
       | (?:optional|list|dict|union|literal|annotated|option)[\[<].* | \&(?:mut\ )?str
@@ -63,6 +67,8 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_.]*[)\]}:.!?*]*")
 _SECRET_WORD = re.compile(r"pass|secret|token|key|pwd|auth|cred|pw\Z(?<!.pw)")
 # A UUID or a digest names something. It is only a secret under a more specific name than `key`.
 _IDENTIFIER_SHAPE = re.compile(r"[0-9a-f-]{36}|(?:sha\d+[:-])?[0-9a-f]{32,128}|https?://.*", re.IGNORECASE)
+_UUID_OR_URL = re.compile(r"[0-9a-f]{8}-|https?:", re.IGNORECASE)
+_NAME_CHARS = f"{ascii_letters}{digits}_.-"
 _DIGIT_AND_LETTER = re.compile(r"(?=[^0-9]*[0-9])[^A-Za-z]*[A-Za-z]")
 _TEST_NAME = re.compile(r"test|\w+_\w+|\d|[A-Z][a-z]+[A-Z]", re.IGNORECASE)
 # `tokens: input=100`
@@ -90,6 +96,9 @@ def _is_literal(match: re.Match[str]) -> bool:
         return value.lower() not in match[0].lower()[: match.start("quote") - match.start()]
     if block is not None:
         return True
+    if IDENTIFIER.fullmatch(value) and normalize(value) == normalize(match["name"]):
+        # `apiKey: apiKey` passes a variable on.
+        return False
     if separator in _WEAK_SIGNS and not HAS_DIGIT.search(value):
         return False
     return not _is_variable(match, value)
@@ -145,10 +154,28 @@ def _is_working_password(match: re.Match[str]) -> bool:
 def _is_short_key(match: re.Match[str]) -> bool:
     """True for the value of a short word such as `pass`, which needs a digit and a letter."""
     value = value_of(match).strip()
+    name = _full_name(match)
+    is_part = name != match["name"] and name_class(name) is not None
+    if not is_part and match.string[match.start() - 1 : match.start()].isalpha():
+        return False
     if len(value) < 5 or not _DIGIT_AND_LETTER.match(value) or not _is_literal(match):
         return False
     # "PASS: TestLogin2" reports a test.
-    return match["separator"] == "=" or match["quote"] is not None or not _TEST_NAME.match(value)
+    is_named = is_part or match["separator"] == "=" or match["quote"] is not None
+    return is_named or not _TEST_NAME.match(value)
+
+
+def _is_inside_word(match: re.Match[str]) -> bool:
+    """True for `monkey = …`, of which the rule only sees the end."""
+    before = match.string[match.start() - 1 : match.start()]
+    return before.isalpha() and before.isupper() == match[0][0].isupper() and name_class(_full_name(match)) is None
+
+
+def _full_name(match: re.Match[str]) -> str:
+    """Return the whole name of an assignment, of which the match may only contain the last words."""
+    start = match.start("name")
+    before = match.string[max(0, start - 48) : start]
+    return before[len(before.rstrip(_NAME_CHARS)) :] + match["name"]
 
 
 def _is_pin(match: re.Match[str]) -> bool:
@@ -158,7 +185,9 @@ def _is_pin(match: re.Match[str]) -> bool:
 def _is_generic_key(match: re.Match[str]) -> bool:
     """True for the value of a name with `key` or `auth` in it, which must look like key material."""
     value = value_of(match).strip()
-    if len(value) < 16 or " " in value or _IDENTIFIER_SHAPE.fullmatch(value):
+    if len(value) < 16 or " " in value or _is_inside_word(match):
+        return False
+    if _IDENTIFIER_SHAPE.fullmatch(value) and (_UUID_OR_URL.match(value) or name_class(_full_name(match)) is None):
         return False
     return _KEY_START.match(value) is not None and is_key_material(value) and _is_literal(match)
 
@@ -194,7 +223,7 @@ def _assignment(
     key = key or "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
     separator = _SEPARATOR if accepts is _is_literal else _SEPARATOR_IN_LINE
     value = _VALUE.replace("__BARE__", bare)
-    pattern = caseless(rf"{start}(?:{key}){_SUFFIX}{_QUOTE_AFTER_KEY}{separator}(?P<value>{value})")
+    pattern = caseless(rf"{start}(?P<name>(?:{key}){_SUFFIX}){_QUOTE_AFTER_KEY}{separator}(?P<value>{value})")
     if not hint:
         return Rule(name, "secret", words, pattern, accepts, starts_with_literal=True, spans=_spans)
     return Rule(name, "secret", words, pattern, accepts, hints=(hint,), reach=reach, first_words=words, spans=_spans)
@@ -225,10 +254,9 @@ ASSIGNMENTS = (
     _assignment("password", "pwd", _is_working_password),
     _assignment(
         "password",
-        "pass pw passw",
+        "pass pw passw pswd psk senha mdp",
         _is_short_key,
-        start=r"(?<![A-Za-z])",
-        hint=rf"(?:^|[^a-z])(?:passw?|pw)(?:(?:[\d_.\][\"'`\\*~%-]|{_SUFFIX_WORDS}|s){_KEY_CHARS})?[ \t\r\n]*{_SIGN}",
+        hint=rf"(?:passw?|pw|pswd|psk|senha|mdp)(?:(?:[\d_.\][\"'`\\*~%-]|{_SUFFIX_WORDS}|s){_KEY_CHARS})?[ \t\r\n]*{_SIGN}",
         reach=120,
     ),
     _assignment(

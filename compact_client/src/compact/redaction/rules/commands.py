@@ -68,6 +68,24 @@ COMMANDS = (
         first_words=("mysql", "mariadb"),
     ),
     _program("sshpass|expect", r"-p[ ]?", "sshpass", sign="-p"),
+    _program(
+        "sqlcmd|bcp|osql|ipmitool|mosquitto_pub|mosquitto_sub",
+        r"(?<=[ ])-P[ ]?",
+        "sqlcmd bcp osql ipmitool mosquitto_",
+        sign=" -p",
+    ),
+    _program(
+        "sqlplus|expdp|impdp|sqlldr|rman",
+        r"(?<=[ ])[\w.$\#-]{1,64}/",
+        "sqlplus expdp impdp sqlldr rman",
+        sign=" [^ ]+/",
+    ),
+    _program(
+        "aws",
+        r"--(?:value|secret-string|master-user-password)[ =]",
+        "put-parameter secret-string master-user-password",
+        sign="[^\n]*",
+    ),
     _program("redis-cli", r"-a[ ]|--pass[ ]", "redis-cli", sign="(?:-a|--pass) "),
     _program("mongo|mongosh|mongodump|mongorestore|mongoexport", r"-p[ ]", "mongo", sign="-p "),
     _program(
@@ -90,10 +108,10 @@ COMMANDS = (
     Rule(
         "command_line",
         "secret",
-        ("sudo -s", "chpasswd", "--password-stdin", "passwd --stdin", "sudo -s ", "login --username"),
+        ("sudo -s", "chpasswd", "--password-stdin", "passwd --stdin", "sudo -s ", "login --username", "kinit"),
         caseless(
             r"""(?:echo|printf)[ ](?:-\w[ ])?["']?(?:[\w.-]{1,64}:)?(?P<secret>[^\s\x1e"'|]{3,128})["']?[ ]?\|
-                [ ]?[^\n\x1e|]{0,60}?(?:sudo[ ]-\w*S|chpasswd|--password-stdin|passwd[ ]--stdin)"""
+                [ ]?[^\n\x1e|]{0,60}?(?:sudo[ ]-\w*S|chpasswd|--password-stdin|passwd[ ]--stdin|kinit)"""
         ),
         _is_argument,
         reach=280,
@@ -102,9 +120,22 @@ COMMANDS = (
     Rule(
         "curl_user",
         "secret",
-        ("-u ", "--user ", "--proxy-user "),
+        (
+            "-u ",
+            "-su ",
+            "-ksu ",
+            "-sku ",
+            "-ku ",
+            "-vu ",
+            "-iu ",
+            "-ssu ",
+            "-fsu ",
+            "-fssu ",
+            "--user ",
+            "--proxy-user ",
+        ),
         verbose(
-            r"-{1,2}(?:proxy-)?u(?:ser)?[ ]"  # codespell:ignore ser
+            r"-{1,2}(?:proxy-|[a-zA-Z]{0,4})?u(?:ser)?[ ]"  # codespell:ignore ser
             r"""["']?[^\s\x1e"':/]{0,128}:(?P<secret>[^\s\x1e"'<>]{2,256}+)(?=["'\s\x1e]|\Z)"""
         ),
         lambda match: _is_after_http_word(match) and not is_placeholder(match["secret"]),

@@ -56,11 +56,18 @@ HEADERS = (
         ("authorization",),
         caseless(
             rf"""authorization(?:\\*["'`]\]?)?{GAP}{{0,4}}[:=,：]{GAP}{{0,4}}(?:\\*["'`])?{GAP}{{0,4}}
-                (?P<scheme>(?:bearer|basic|token|digest|negotiate|apikey|bot|aws4-hmac-sha256){_SPACE}{{1,4}})?
+                (?P<scheme>(?:bearer|basic|token|negotiate|api-?key|bot|aws4-hmac-sha256|ssws|key|genie-?key|sso-key|splunk|oauth|ntlm|hmac|sharedkey|[a-z]+-(?:api|auth|oauth)-?(?:key|token)){_SPACE}{{1,4}})?
                 (?P<secret>[^\s\x1e"'`<>\\]{{4,{_MAX_CHECKED_CHARS}}}+)"""
         ),
         _is_credential,
         rest=re.compile(r"""[^\s\x1e"'`<>\\]*+"""),
+        starts_with_literal=True,
+    ),
+    Rule(
+        "authorization",
+        "secret",
+        ("digest ",),
+        caseless(r"""digest[ ][^\n\x1e]{0,600}?(?<![A-Za-z])response=(?:\\{0,7}")?(?P<secret>[^\s\x1e"\\,]{8,128}+)"""),
         starts_with_literal=True,
     ),
     Rule(
@@ -111,6 +118,7 @@ URLS = (
         _is_url_password,
         hints=(r"""://[^ \t\r\n:/@"'<>?\#]{0,128}:""",),
         reach=132,
+        lookahead=400,
     ),
     Rule(
         "url_credentials",

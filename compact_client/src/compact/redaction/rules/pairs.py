@@ -64,15 +64,4 @@ PAIRS = (
         _is_secret_pair,
         lookahead=360,
     ),
-    Rule(
-        "name_value",
-        "secret",
-        ("</key>", "<string>"),
-        caseless(
-            rf"""<key>(?P<name>[\w.\ -]{{2,60}}+)</key>{GAP}{{0,24}}+<string>(?P<secret>[^<\n\x1e]{{1,512}}+)</string>"""
-        ),
-        _is_secret_pair,
-        lookahead=360,
-        reach=110,
-    ),
 )

@@ -25,6 +25,11 @@ _END = re.compile(r"-----END[^-\n\x1e]{0,60}-----")
 _LINE_BREAK = re.compile(r"[\r\n\"'\x1e]|\\{1,4}[nr\"]|-----|\Z")
 _HEX = re.compile(r"[0-9a-f]+")
 _LAST_LINE = re.compile(r"[A-Za-z0-9+/=]{1,4096}\Z")
+_MAX_JWK_CHARS = 4_000
+_JWK_MEMBER = re.compile(
+    r"""(?P<quote>\\{0,7}+["'])(?:d|k|p|q|dp|dq|qi)(?P=quote)\s{0,4}:\s{0,4}(?P=quote)(?P<secret>[\w=-]{16,1024}+)""",
+    re.ASCII,
+)
 _IMAGE = re.compile(r"iVBORw0KGgo|/9j/|R0lGOD|UklGR|PHN2Zy|JVBERi0|UEsDB|H4sI")
 
 
@@ -109,12 +114,22 @@ def _is_key_fragment(match: re.Match[str]) -> bool:
     return "base64," not in text[max(0, start - 200) : start]
 
 
+def _jwk_spans(match: re.Match[str]) -> list[tuple[int, int]]:
+    """Return the private members of a key in JSON."""
+    text, (start, end) = match.string, match.span()
+    first = text.rfind("{", max(0, start - _MAX_JWK_CHARS), start)
+    last = text.find("}", end, end + _MAX_JWK_CHARS)
+    if first < 0 or last < 0:
+        return []
+    return [member.span("secret") for member in _JWK_MEMBER.finditer(text, first, last)]
+
+
 PRIVATE_KEYS = (
     Rule(
         "private_key",
         "secret",
-        ("private key",),
-        verbose(r"-----BEGIN\ [A-Z0-9 ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----"),
+        ("private key", "static key v1"),
+        verbose(r"----[ -]BEGIN\ (?:[A-Z0-9 ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?|OpenVPN\ Static\ key\ V1)[ ]?-{4,5}+"),
         spans=_after_begin,
         reach=64,
     ),
@@ -162,6 +177,21 @@ PRIVATE_KEYS = (
         reach=42,
         lookahead=220,
         is_whole=True,
+    ),
+    Rule(
+        "jwk",
+        "secret",
+        ("kty",),
+        verbose(r"""(?P<quote>\\{0,7}+["'])kty(?P=quote)"""),
+        spans=_jwk_spans,
+        reach=12,
+    ),
+    Rule(
+        "minisign_key",
+        "secret",
+        ("rwrty0iy",),
+        verbose(r"(?<![A-Za-z0-9+/])RWRTY0Iy[A-Za-z0-9+/]{40,}+={0,2}"),
+        starts_with_literal=True,
     ),
     Rule(
         "age_key",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from compact.redaction.rules.assignments import is_placeholder
 from compact.redaction.rules.rule import Rule, caseless, is_key_material, looks_random
@@ -67,7 +68,70 @@ def _is_told(match: re.Match[str]) -> bool:
     return _CHOSEN.match(value) is not None and not _NOT_CHOSEN.fullmatch(value)
 
 
+# What a password is called, and what stands between that and the password, in nine languages.
+_NAMES = (
+    "password|passwd|passwort|kennwort|passphrase|passcode|pwd|pw|mot de passe|contraseña|contrasena|senha|wachtwoord"
+    "|lösenord|hasło|parola d'ordine|[пП]ароль"
+)
+_LINKS = "is|was|ist|lautet|war|est|c'est|es|é|è|er|är|to"
+_PREPOSITIONS = "for|of|to|on|at|in|für|vom|von|zum|para|de|del|do|da|du|pour|per|di|voor|van|от|для"
+_VALUE = r"""(?P<quote>["'`“‘«])?(?P<secret>[^\s\x1e"'`“”’»,;<>。、]{4,256}+)"""
+
+
+def _statement(pattern: str, hint: str, literals: Iterable[str], reach: int = 160) -> Rule:
+    return Rule(
+        "password",
+        "secret",
+        tuple(literals),
+        re.compile(pattern, re.IGNORECASE | re.ASCII),
+        _is_told,
+        hints=(hint,),
+        reach=reach,
+        lookahead=340,
+    )
+
+
+_NAME_LITERALS = tuple(_NAMES.replace("[пП]ароль", "пароль|Пароль").split("|"))
+_STATEMENTS = (
+    # "Passwort lautet …", "le mot de passe du serveur est …", "my password's …"
+    _statement(
+        rf"(?<![A-Za-z])(?P<word>{_NAMES})(?:['’]s[ ]|[ ](?:[^\s\x1e\"`,;<>|=:.]{{1,30}}+[ ]){{0,5}}?(?:{_LINKS}):?[ ])(?:now[ ])?:?[ ]?{_VALUE}",
+        rf"(?:{_NAMES})(?:'s |’s |(?: [^ \n,;<>|=:.]+)*? (?:{_LINKS}):? )",
+        _NAME_LITERALS,
+    ),
+    # "password for bob: …", "The password (staging): …", "pwd of the wiki - …"
+    _statement(
+        rf"(?<![A-Za-z])(?P<word>{_NAMES})(?:[ ](?:{_PREPOSITIONS})[ ](?:[^\s\x1e\"`,;<>|=:]{{1,30}}+[ ]){{0,4}}?"
+        rf"[^\s\x1e\"`,;<>|=:]{{1,30}}+|[ ]?\([^()\n\x1e]{{1,40}}\))[ ]?(?::|：|[ ][-–])[ ]{{1,4}}{_VALUE}",
+        rf"(?:{_NAMES})(?: (?:{_PREPOSITIONS}) | ?\()",
+        _NAME_LITERALS,
+    ),
+    # These languages put no spaces between words.
+    _statement(
+        r"(?P<word>パスワード|密码|密碼|口令|비밀번호|암호)(?:[ \t\r\n]{0,2}(?:は|が|是|为|為|：|:|은|는|を)){1,2}[ \t「『]{0,2}(?P<quote>[\"'`“])?"
+        r"(?P<secret>[!#-&(-+\--:=?-_a-~]{4,256}+)",
+        r"(?:パスワード|密码|密碼|口令|비밀번호|암호)[ \t\r\n]*(?:は|が|是|为|為|：|:|은|는|を)",
+        ("パスワード", "密码", "密碼", "口令", "비밀번호", "암호"),
+    ),
+    # "use … as the password"
+    _statement(
+        r"(?<![A-Za-z])(?:use|try|with|set|enter|choose|nimm|verwende)[ ](?P<quote>[\"'`“])?(?P<secret>[^\s\x1e\"'`“”,;<>]{4,128}+)[\"'`”]?"
+        r"[ ](?:as|for|als)[ ](?:(?:the|your|my|a|its)[ ])?(?P<word>password|passphrase|passcode|passwort)",
+        r"(?:as|for|als) (?:(?:the|your|my|a|its) )?(?:password|passphrase|passcode|passwort)",
+        ("password", "passphrase", "passcode", "passwort"),
+        reach=190,
+    ),
+    # "log in with ada and password …", "Try this password instead: …"
+    _statement(
+        rf"(?<![A-Za-z])(?P<word>password|passwort|passphrase|passcode)(?:[ ]\w{{1,20}}){{1,3}}:[ ]{{1,4}}{_VALUE}",
+        r"(?:password|passwort|passphrase|passcode)(?: \w+)+: ",
+        ("password", "passwort", "passphrase", "passcode"),
+    ),
+)
+
+
 PROSE = (
+    *_STATEMENTS,
     Rule(
         "password",
         "secret",

@@ -6,14 +6,29 @@ parts of a message. Only a rule that is meant to continue in the next part may m
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 from compact.redaction.findings import Kind
+from compact.redaction.randomness import is_key_material, looks_random
+
+__all__ = [
+    "GAP",
+    "HAS_DIGIT",
+    "MIN_RUN_CHARS",
+    "NOT_IN_WORD",
+    "Rule",
+    "around",
+    "before_digit",
+    "before_random",
+    "caseless",
+    "is_key_material",
+    "looks_random",
+    "near",
+    "verbose",
+]
 
 NOT_IN_WORD = r"(?<![A-Za-z0-9])"
 GAP = r"[ \t\r\n]"
@@ -24,9 +39,6 @@ MIN_RUN_CHARS = 40
 Group = Literal["words", "numbers", "runs", "phrases"]
 """Hyperscan has a database for each group of hints. One database for hints with and without words is twice as slow."""
 HAS_DIGIT = re.compile(r"[0-9]")
-
-_HAS_DIGIT_AND_LETTER = re.compile(r"(?=[^0-9]*[0-9])[^A-Za-z]*[A-Za-z]")
-_MIXED_CASE = re.compile(r"(?=[^a-z]*[a-z])[^A-Z]*[A-Z]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,31 +114,6 @@ def before_random(chars: str) -> str:
     `chars` are the other characters of the value. `looks_random` rejects all other values.
     """
     return rf"(?-i:(?=[A-Za-z{chars}]{{0,63}}+[0-9]|(?=[A-Z{chars}]{{0,63}}+[a-z])[a-z{chars}]{{0,63}}+[A-Z]))"
-
-
-def looks_random(value: str) -> bool:
-    """True if a value mixes letters and digits, or is long and in mixed case without being made of words."""
-    value = value[:64]
-    if _HAS_DIGIT_AND_LETTER.match(value):
-        return True
-    return len(value) >= 16 and _MIXED_CASE.match(value) is not None and _has_runs(value, math.ceil(len(value) / 5))
-
-
-def is_key_material(value: str) -> bool:
-    """True if a value changes so often between letters, capitals and digits that no person wrote it."""
-    sample = value[:128]
-    return _HAS_DIGIT_AND_LETTER.match(sample) is not None and _has_runs(sample, math.ceil(len(sample) / 3.5))
-
-
-def _has_runs(value: str, count: int) -> bool:
-    """True if a value has at least this many runs of letters in the same case, capitalized words or numbers."""
-    return _runs_pattern(count).match(value) is not None
-
-
-@cache
-def _runs_pattern(count: int) -> re.Pattern[str]:
-    # A match is several times as fast as a list of runs.
-    return re.compile(rf"(?>[^A-Za-z0-9]*(?:[A-Z]?[a-z]+|[A-Z]+|[0-9]+)){{{count}}}")
 
 
 def around(match: re.Match[str], *, before: int, after: int) -> str:

@@ -14,6 +14,7 @@ from compact.redaction.rules.rule import Rule, caseless, near, verbose
 _MIN_PHRASE_WORDS = 12
 _MAX_PHRASE_WORDS = 48
 _MIN_DISTINCT_WORDS = 8
+_MIN_DISTINCT_BYTES = 44
 _WORD = re.compile(r"[a-z]{3,8}")
 _KEY_WORDS = re.compile(r"priv(?:ate)?[ _-]?key|wallet|signer|deployer|secret|mnemonic|pk\b(?<!\wpk)|keystore")
 _HASH_WORDS = re.compile(r"hash|tx|transaction|block|root|topic|commit|digest|sha|checksum|address")
@@ -48,6 +49,12 @@ def _is_private_number(match: re.Match[str]) -> bool:
     return near(match, _KEY_WORDS, before=80) and not _HASH_WORDS.search(before.lower())
 
 
+def _is_byte_list(match: re.Match[str]) -> bool:
+    """True for random bytes. The numbers of a chart are often the same or small."""
+    numbers = [int(number) for number in match["secret"].split(",")]
+    return 128 <= max(numbers) < 256 and len(set(numbers)) >= _MIN_DISTINCT_BYTES
+
+
 def _has_checksum(match: re.Match[str]) -> bool:
     number = 0
     for char in match[0]:
@@ -69,6 +76,17 @@ WALLETS = (
         reach=170,
         is_whole=True,
         group="phrases",
+    ),
+    # The file of a key pair of Solana is a list of its 64 bytes.
+    Rule(
+        "wallet_key",
+        "secret",
+        (),
+        re.compile(r"\[\s{0,4}(?P<secret>(?:\d{1,3}\s{0,2},\s{0,8}){63}\d{1,3})\s{0,4}\]", re.ASCII),
+        _is_byte_list,
+        hints=(r"\[[ \t\r\n]*(?:\d{1,3}[ \t\r\n]*,[ \t\r\n]*){20}",),
+        reach=330,
+        lookahead=800,
     ),
     Rule(
         "wallet_key",
