@@ -129,7 +129,7 @@ def check_prompt(
     failures = [event for event in events if event["event"] == "compact.error"]
     assert all(event["properties"]["error_type"] == "InsufficientBudget" for event in failures), failures
     items = history.route.plain(items)
-    history.validate(prompt)
+    history.validate(history.route.on_wire(prompt))
     text = json.dumps(prompt)
     other = "b" if history.tenant == "a" else "a"
     assert f"SECRET-{other}" not in text, "a prompt has the secret of another tenant"

@@ -56,6 +56,10 @@ class Route:
         """Return the messages that the provider gets."""
         raise NotImplementedError
 
+    def on_wire(self, prompt: list[Item]) -> list[Item]:
+        """Return what the framework sends of a prompt."""
+        return prompt
+
     def plain(self, items: Sequence[Item]) -> list[Item]:
         """Return the messages that the provider would get without this library."""
         return list(items)
@@ -159,6 +163,10 @@ class PydanticAI(Route):
         request = _PydanticRequest(_to_pydantic(items))
         return _from_pydantic(asyncio.run(capability.prepare_model_request(SimpleNamespace(), request)).messages)
 
+    def on_wire(self, prompt: list[Item]) -> list[Item]:
+        # The metadata of a message stays in the framework.
+        return [{key: value for key, value in item.items() if key != "meta"} for item in prompt]
+
     def plain(self, items: Sequence[Item]) -> list[Item]:
         return _from_pydantic(_to_pydantic(items))
 
@@ -232,7 +240,8 @@ def _from_pydantic(messages: Sequence[ModelMessage]) -> list[Item]:
     items: list[Item] = []
     for message in messages:
         if isinstance(message, ModelRequest):
-            items += map(_from_part, message.parts)
+            mark = {"meta": message.metadata} if message.metadata else {}
+            items += ({**_from_part(part), **mark} for part in message.parts)
             continue
         calls = [
             {

@@ -151,6 +151,8 @@ class _ChatView:
         self._parts: dict[int, Any] = {}
         self._results: dict[str, Any] = {}
         self._requests: dict[tuple[int, ...], ModelRequest] = {}
+        self._marks: dict[int, dict[str, Any] | None] = {}
+        """The metadata of requests that are protected as a whole, by their parts."""
         for message in messages:
             is_protected = _has_flag(message.metadata, protected_flag)
             if isinstance(message, ModelResponse):
@@ -162,6 +164,8 @@ class _ChatView:
             for part in message.parts:
                 item = _part_dict(part)
                 self._parts[id(item)] = part
+                if is_protected:
+                    self._marks[id(part)] = message.metadata
                 if item["role"] == "tool":
                     self._results[item["tool_call_id"]] = part
                 is_marked = is_protected or _has_flag(getattr(part, "metadata", None), protected_flag)
@@ -187,7 +191,7 @@ class _ChatView:
                 messages.append(_new_response(item))
             else:
                 part = self._parts.get(id(item))
-                _append_part(messages, self._changed_part(item) if part is None else part)
+                _append_part(messages, self._changed_part(item) if part is None else part, self._marks.get(id(part)))
         return [self._original(message) for message in messages]
 
     def _changed_part(self, item: dict[str, Any]) -> Any:
@@ -222,12 +226,16 @@ def _new_response(item: dict[str, Any]) -> ModelResponse:
     return ModelResponse(parts=[TextPart(str(item.get("content") or ""))])
 
 
-def _append_part(messages: list[ModelMessage], part: Any) -> None:
-    """Add a part to the last message if that is a request, else to a new request."""
-    if messages and isinstance(messages[-1], ModelRequest):
-        messages[-1] = ModelRequest(parts=[*messages[-1].parts, part])
+def _append_part(messages: list[ModelMessage], part: Any, metadata: dict[str, Any] | None = None) -> None:
+    """Add a part to the last message if that is a request with the same metadata, else to a new request.
+
+    A host that continues with this prompt as its history must still say which requests are protected.
+    """
+    last = messages[-1] if messages else None
+    if isinstance(last, ModelRequest) and last.metadata == metadata:
+        messages[-1] = ModelRequest(parts=[*last.parts, part], metadata=metadata)
     else:
-        messages.append(ModelRequest(parts=[part]))
+        messages.append(ModelRequest(parts=[part], metadata=metadata))
 
 
 def _part_ids(request: ModelRequest) -> tuple[int, ...]:

@@ -327,17 +327,25 @@ class Conversation:
         compaction.after = tuple(block.message for block in call.blocks)
         block = self._summary_block(call.blocks, summary) if change == "compaction" else None
         if block is not None:
-            block.message.is_program = True
-            block.parts = [BlockPart("summary", "", block.tokens)]
-            compaction.summary, compaction.summary_id = self._text(block), block.name
-            kind = kind_of(block.message.item)
-            compaction.is_opaque = kind is not None and kind.is_sealed
+            self._read_summary(compaction, block)
         compaction.fates = fates_of(self.blocks, call.blocks, summarized=self._read_by_summary(summary, block))
-        if summary is not None and summary.span is not None:
-            summary.span.parent = f"compaction:{name} check"
-            self._recorder.change(summary.span)
+        if summary is not None:
+            self._link_request(summary, name)
         title = f"{self._title} compacted" if change == "compaction" else f"{self._title} cleared tool results"
         self._pending = compaction, title
+
+    def _link_request(self, summary: _Summary, compaction_id: str) -> None:
+        """Put the request for the summary below its compaction."""
+        if summary.span is not None:
+            summary.span.parent = f"compaction:{compaction_id} check"
+            self._recorder.change(summary.span)
+
+    def _read_summary(self, compaction: Compaction, block: Block) -> None:
+        block.message.is_program = True
+        block.parts = [BlockPart("summary", "", block.tokens)]
+        compaction.summary, compaction.summary_id = self._text(block), block.name
+        kind = kind_of(block.message.item)
+        compaction.is_opaque = kind is not None and kind.is_sealed
 
     def _read_by_summary(self, summary: _Summary | None, block: Block | None) -> frozenset[bytes] | None:
         if summary is not None:
