@@ -300,7 +300,7 @@ def _ledger(session_id: str, step: int) -> Iterator[Event]:
         if number < 2:
             yield {**entry, "tokens": 1_850 - number * 1_210, "fate": "pinned", "rule": "protected"}
         elif number < 38:
-            fate, rule = ("summarized", f"older than the last {POLICY['keep_recent_turns']} turns")
+            fate, rule = ("summarized", "older than the recent window")
             if role == "tool" and number % 3 == 0:
                 fate, rule = "externalized", "tool output over 5,000 tokens"
             elif role == "tool":

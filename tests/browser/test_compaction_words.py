@@ -67,7 +67,7 @@ def test_the_ledger_shows_words_and_opens_a_message_as_a_bubble(sign_in: SignIn,
     rows.nth(9).click()
     bubble = page.locator(".bubble")
     expect(bubble).to_contain_text(f"Then delete {PATH} after the freeze.")
-    expect(bubble).to_contain_text("Rule: older than the last 6 turns")
+    expect(bubble).to_contain_text("Rule: older than the recent window")
     expect(bubble).to_contain_text("It was merged into summary-1.")
     expect(bubble.get_by_role("button", name="Copy the hash")).to_be_visible()
     fact = page.get_by_test_id("lost-fact")

@@ -93,7 +93,7 @@ def test_content_is_encrypted_at_rest(tmp_path):
 
 
 def session(recorder=None, *, store=None, window=6000, **options):
-    policy = CompactPolicy(hard_cap_buffer=200, keep_tool_io_pairs=1, externalize_threshold_tokens=300)
+    policy = CompactPolicy(hard_cap_buffer=200, story_pct=0, keep_tool_io_pairs=1, externalize_threshold_tokens=300)
     store = store or MemoryArtifactStore()
     manager = CompactManager(
         CompactConfig("gpt-5", window, policy=policy, exporter=recorder, artifact_store=store, **options)
@@ -233,7 +233,9 @@ def test_question_that_matches_a_hint_rehydrates_content():
 def read_many_files(renderer, count, **options):
     """Read files one after the other. Return the manager, its events and the last prompt."""
     recorder = Recorder()
-    policy = CompactPolicy(hard_cap_buffer=200, keep_recent_turns=1, keep_tool_io_pairs=1, renderer=renderer)
+    policy = CompactPolicy(
+        hard_cap_buffer=200, story_pct=0, keep_recent_turns=1, keep_tool_io_pairs=1, renderer=renderer
+    )
     config = CompactConfig("gpt-5", 8_000, policy=policy, exporter=recorder, **options)
     manager = CompactManager(config)
     history = [{"role": "user", "content": "Read them all. Never touch orders_2031."}]
@@ -277,7 +279,7 @@ def test_summary_names_the_artifacts_of_folded_pointers(renderer):
 @pytest.mark.req("D-LAD-1")
 def test_output_without_a_call_id_is_externalized():
     """Messages of document 000 have no call ids. The tool name in their meta is enough."""
-    policy = CompactPolicy(hard_cap_buffer=200, keep_tool_io_pairs=1, keep_recent_turns=1)
+    policy = CompactPolicy(hard_cap_buffer=200, story_pct=0, keep_tool_io_pairs=1, keep_recent_turns=1)
     secret = ToolDurabilityPolicy(ToolDurability.ANCHORING, sensitivity="restricted")
     store = MemoryArtifactStore()
     manager = CompactManager(
@@ -312,7 +314,7 @@ def test_failing_store_leaves_the_other_strategies():
     """Non-replayable results stay in the prompt, the rest is summarized, and an event reports the failure."""
     recorder = Recorder()
     paid = ToolDurabilityPolicy(ToolDurability.NON_REPLAYABLE)
-    policy = CompactPolicy(hard_cap_buffer=200, keep_tool_io_pairs=1, keep_recent_turns=1)
+    policy = CompactPolicy(hard_cap_buffer=200, story_pct=0, keep_tool_io_pairs=1, keep_recent_turns=1)
     config = CompactConfig(
         "gpt-5", 6_000, policy=policy, exporter=recorder, artifact_store=FullStore(), tool_durability={"search": paid}
     )
@@ -359,7 +361,7 @@ class AsyncStore:
 @pytest.mark.req("D-ART-1", "D-REH-1")
 async def test_async_store_works_with_async_methods():
     """Externalization, rehydration and reading await the store."""
-    policy = CompactPolicy(hard_cap_buffer=200, keep_tool_io_pairs=1, externalize_threshold_tokens=300)
+    policy = CompactPolicy(hard_cap_buffer=200, story_pct=0, keep_tool_io_pairs=1, externalize_threshold_tokens=300)
     manager = CompactManager(CompactConfig("gpt-5", 6_000, policy=policy, artifact_store=AsyncStore()))
     messages = [{"role": "user", "content": "look at everything"}]
     for number in range(9):

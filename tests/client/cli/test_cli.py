@@ -80,7 +80,7 @@ def test_dry_run_compares_policies(history: Path, capsys: pytest.CaptureFixture[
     assert code == exit_codes.OK
     assert "keep_recent_turns=1" in out
     assert "renderer=bridge" in out
-    code, out, _ = run(capsys, "dry-run", str(history), "--policy", "keep_recent_turns=1", "--json")
+    code, out, _ = run(capsys, "dry-run", str(history), "--policy", "story_pct=0", "--json")
     settings, changed = json.loads(out)["policies"]
     assert changed["tokens_after"] <= settings["tokens_after"] < settings["tokens_before"]
     assert sorted(path.name for path in Path().iterdir()) == before

@@ -182,7 +182,13 @@ _SHARED: tuple[Route, ...] = (Preflight(), Client(), Generic())
 ROUTES: dict[Format, tuple[Route, ...]] = {
     Format.ANTHROPIC: _SHARED,
     Format.RESPONSES: (*_SHARED, AgentsSdk()),
-    Format.CHAT: (*_SHARED, LangChain(), LangGraph(), PydanticAI()),
+    # The generic hook guesses the format of a list, and wrongly if chat messages have blocks that others have too.
+    Format.CHAT: (
+        *(Preflight() if isinstance(route, Generic) else route for route in _SHARED),
+        LangChain(),
+        LangGraph(),
+        PydanticAI(),
+    ),
 }
 """The ways to send a list of each format."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal, NotRequired, TypedDict
 
@@ -84,7 +84,8 @@ class RequestEvent(Event):
 
     def line(self) -> str:
         messages = f"{format_number(self.tokens)} tokens in {format_count(self.message_count or 0, 'message')}"
-        largest = max(self.parts or (), key=lambda part: part.get("tokens") or 0, default=None)
+        parts = [part for part in self.parts or () if isinstance(part, Mapping)]
+        largest = max(parts, key=lambda part: part.get("tokens") or 0, default=None)
         share = f", most in {str(largest.get('part')).replace('_', ' ')}" if largest else ""
         return join_parts(None if self.change in (None, "append") else self.change, f"{messages}{share}")
 

@@ -15,6 +15,7 @@ from compact.redaction.secret_keys import NAME_KEYS, key_rule, rule_for_item, ru
 
 MIN_CARD_NUMBER = 10**12
 """Smaller integers are not card numbers."""
+_MAX_POSITION_DIGITS = 8
 # Deeper values are left to `Tree`, which is not limited by the stack.
 _MAX_DEPTH = 40
 _NUMBERS = frozenset({int, float})
@@ -49,11 +50,16 @@ def _add_number(texts: list[str], number: int) -> None:
         texts.append(str(number))
 
 
+def _is_position(key: object) -> bool:
+    """True for the number of an item. A body can have more of them than known keys fit into memory."""
+    return isinstance(key, str) and len(key) <= _MAX_POSITION_DIGITS and key.isdecimal()
+
+
 def _has_harmless_keys(container: Mapping[Any, Any], keys: KnownKeys) -> bool:
     """True if no key makes a value a secret: `{"input_tokens": 7}`, `{"name": "city", "value": "Ulm"}`."""
     has_name = False
     for key, item in container.items():
-        if key in keys.plain or (key in keys.numeric and type(item) in _NUMBERS):
+        if key in keys.plain or (key in keys.numeric and type(item) in _NUMBERS) or _is_position(key):
             continue
         if key not in keys.clean or key == REDACTION_COUNTS:
             return False

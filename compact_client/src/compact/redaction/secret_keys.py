@@ -139,7 +139,8 @@ def rule_for_pair(container: Mapping[Any, Any]) -> tuple[str | None, str | None]
 
 def key_rule(key: object) -> str | None:
     """Return the rule for the values of a key, or None if the key says nothing about them."""
-    if not isinstance(key, str):
+    if not isinstance(key, str) or key.isdecimal():
+        # Numbers name no value, and a body can have more of them than a cache holds.
         return None
     try:
         return _rules[key]

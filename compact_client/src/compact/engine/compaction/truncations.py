@@ -20,7 +20,7 @@ from compact.messages.codecs.base import ChangeOutput
 from compact.messages.units import Unit
 from compact.planning.draft import Draft, story_room
 from compact.planning.limits import TokenLimits
-from compact.planning.partition import PROTECTED_TOOL, Partition, newest_unit
+from compact.planning.partition import PROTECTED_TOOL, Partition, newest_unit, protected_tools_of
 from compact.planning.story import Story, StoryUnit, choose_story
 from compact.planning.tool_results.truncation import truncate_with_split
 
@@ -78,7 +78,10 @@ class PromptTruncation:
         return (yield from self._truncate_to(prompt, kept, max_tokens, "the output does not fit the budget"))
 
     def choose_story(self, prompt: Prompt, draft: Draft) -> Story:
-        """Choose the units that a draft would remove but that fit with shortened outputs."""
+        """Choose the units that a draft would remove but that fit with shortened outputs.
+
+        An outdated state, such as an older todo list, is not kept: it would stand after the newest, which is pinned.
+        """
         room_tokens = story_room(
             self._policy, draft.limits, draft.pinned_tokens, draft.recent_tokens, goal_tokens_of(prompt, self._terms)
         )
@@ -86,7 +89,9 @@ class PromptTruncation:
         candidates = [
             StoryUnit(unit, draft.sizes[unit.first], tuple(self._output_tokens(prompt, unit)))
             for unit in draft.partition.remainder
-            if unit.kind != "context" and not any(prompt.messages[index].id in lasting_ids for index in unit.indices)
+            if unit.kind != "context"
+            and not any(prompt.messages[index].id in lasting_ids for index in unit.indices)
+            and not protected_tools_of(unit, prompt.messages, self._policy)
         ]
         return choose_story(candidates, room_tokens)
 
