@@ -20,7 +20,7 @@ import zstandard
 from compact import CallbackExporter, CompactConfig, CompactManager, CompactPolicy
 from compact.policy import STYLES
 
-from ariadne.demo import coding_agent, past_sessions, research_agent, support_agent
+from ariadne.demo import coding_agent, research_agent, shop_sessions, support_agent, support_sessions
 from ariadne.demo.clock import PastClock
 from ariadne.demo.player import Player
 from ingest.decoding.records import Span
@@ -63,7 +63,7 @@ def _samples() -> Iterator[bytes]:
 
 def _demo_events() -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
-    stories = [past.story for past in (*past_sessions.SUPPORT, *past_sessions.CODING)]
+    stories = [past.story for past in (*support_sessions.SESSIONS, *research_agent.SESSIONS, *shop_sessions.SESSIONS)]
     for story in (*stories, support_agent.STORY, research_agent.STORY, coding_agent.STORY):
         Player(story, CallbackExporter(events.append), None, PastClock(timedelta(days=1))).play()
     return events

@@ -32,7 +32,15 @@ SUFFIXES = {
     ".timer",
     ".txt",
 }
-SKIPPED = ("requirements/", "tests/fixtures/", "tests/goldens/", "static/fonts/", "package-lock.json")
+SKIPPED = (
+    "requirements/",
+    "tests/fixtures/",
+    "tests/goldens/",
+    "static/fonts/",
+    "package-lock.json",
+    "ariadne/demo/articles/",
+    "ariadne/demo/repositories/",
+)
 
 # An idiom as a pattern, and what to write instead.
 IDIOMS: dict[str, str] = {

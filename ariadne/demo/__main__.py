@@ -9,12 +9,20 @@ import threading
 
 from compact import AriadneExporter, AriadneStorage, Message, TiktokenEstimator
 
-from ariadne.demo import coding_agent, foreign_logs, past_sessions, research_agent, support_agent, workspace
+from ariadne.demo import (
+    coding_agent,
+    foreign_logs,
+    research_agent,
+    shop_sessions,
+    support_agent,
+    support_sessions,
+    workspace,
+)
 from ariadne.demo.clock import Clock, LiveClock, PastClock
 from ariadne.demo.player import Player
-from ariadne.demo.script import Story
+from ariadne.demo.script import PastSession, Story
 
-Past = past_sessions.PastSession | foreign_logs.ForeignLog
+Past = PastSession | foreign_logs.ForeignLog
 
 
 def main() -> None:
@@ -36,8 +44,9 @@ def main() -> None:
 
 def _past_sessions(default: Destination, support_desk: Destination) -> list[tuple[Destination, Past]]:
     """Return the sessions of the last days, oldest first, as a server would have received them."""
-    sessions: list[tuple[Destination, Past]] = [(support_desk, past) for past in past_sessions.SUPPORT]
-    sessions += [(default, past) for past in (*past_sessions.CODING, *foreign_logs.LOGS)]
+    sessions: list[tuple[Destination, Past]] = [(support_desk, past) for past in support_sessions.SESSIONS]
+    finished = (*research_agent.SESSIONS, *shop_sessions.SESSIONS, *foreign_logs.LOGS)
+    sessions += [(default, past) for past in finished]
     return sorted(sessions, key=lambda item: item[1].ago, reverse=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 
@@ -52,3 +53,11 @@ class Story:
         """The labels of the session, as an application sets them on its traces."""
         environment = "staging" if self.agent == "coder" else "production"
         return {"deployment.environment.name": environment, "service.name": self.agent}
+
+
+@dataclass(frozen=True, slots=True)
+class PastSession:
+    """A story and the time since it began."""
+
+    story: Story
+    ago: timedelta

@@ -1,0 +1,1 @@
+ALTER TABLE customers ADD COLUMN preferences json NOT NULL DEFAULT '{}';
