@@ -21,7 +21,7 @@ from compact.events.reading import event_of
 from ingest.decoding.span_stats import stats_of
 from viewer.visibility.shapes import Shape, fields, identifier, list_of, number, sentence, word
 
-PREFIX = "compact."
+PREFIX = events.EVENT_PREFIX
 REQUEST = events.RequestEvent.name
 GAP = events.GapEvent.name
 CHECK = events.CheckEvent.name

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from compact.events import EVENT_PREFIX
+
 from ingest.decoding.key_matcher import KeyMatcher
 
 # Keys of conversation text in the Agents SDK, the public Ariadne exporters, OpenInference and OpenTelemetry.
@@ -61,6 +63,6 @@ content_keys = KeyMatcher(is_content_key)
 def pop_content(kind: str, data: dict[str, Any], keys: Collection[str]) -> dict[str, Any]:
     """Remove conversation text from a span's data and return it. `keys` are the data's `content_keys`."""
     # Compaction events already keep conversation text in their payload.
-    if kind.startswith("compact."):
+    if kind.startswith(EVENT_PREFIX):
         return {}
     return {key: data.pop(key) for key in keys if data[key] is not None}

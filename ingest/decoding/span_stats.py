@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 from compact.events import (
+    EVENT_PREFIX,
     ErrorEvent,
     OverflowRecoveredEvent,
     RetentionEvent,
@@ -88,7 +89,7 @@ def stats_of(kind: str, data: dict[str, Any]) -> Stats:
     """Return the statistics of a span."""
     if kind == "generation":
         return _generation_stats(data)
-    if kind.startswith("compact."):
+    if kind.startswith(EVENT_PREFIX):
         return _compaction_stats(kind, data)
     if kind == "turn":
         return Stats(event=EventStats(is_turn=True, turn=_count(data.get("turn")) or 0))

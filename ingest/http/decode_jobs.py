@@ -18,7 +18,7 @@ from ingest.decoding.records import Decoded, Span
 from ingest.decoding.tool_arguments import TOOL, arguments_hash
 from ingest.errors import Malformed, RequestError, TooLarge, UnsupportedType
 from ingest.storage.messages import extract
-from ingest.storage.payloads import pack, pack_data, pack_event
+from ingest.storage.payloads import pack, pack_data
 
 Format = Literal["json", "lines", "otlp_protobuf", "otlp_json"]
 ERRORS: dict[str, type[RequestError]] = {error.__name__: error for error in (Malformed, TooLarge, UnsupportedType)}
@@ -50,7 +50,7 @@ def _to_stored_form(span: Span, data: dict[str, Any], payload: Any) -> None:
         stored_payload = msgspec.json.decode(span.payload) if span.messages and span.payload else payload
         span.arguments_hash = arguments_hash(span.kind, data, stored_payload)
     if span.payload is not None:
-        span.payload = pack_event(span.payload) if span.kind.startswith("compact.") else pack(span.payload)
+        span.payload = pack(span.payload, span.kind)
     span.data = pack_data(span.data)
 
 

@@ -4,6 +4,8 @@ The hash was that of the text of jsonb, which orders keys by their length. Each 
 migration that was interrupted can be repeated: rows that have the new form stay as they are.
 """
 
+from functools import partial
+
 from django.db import migrations
 
 from ingest.decoding.tool_arguments import arguments_hash
@@ -51,7 +53,7 @@ def convert_partition(cursor, partition):
 def convert_row(row):
     *key, kind, data, payload = row
     digest = arguments_hash(kind, decode_data(data), decode(payload))
-    return (*key, repack(data, pack_data), repack(payload, pack), digest)
+    return (*key, repack(data, pack_data), repack(payload, partial(pack, kind=kind)), digest)
 
 
 def repack(stored, pack):

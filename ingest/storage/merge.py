@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import get_args
+from functools import partial
 
 import msgspec
-from compact.events import Evidence
+from compact.events import EVENT_PREFIX, EVIDENCE
 
 from ingest.decoding.records import Span, Trace
 from ingest.decoding.span_stats import stats_of
@@ -26,8 +26,7 @@ logger = logging.getLogger(__name__)
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 _STATUS_RANK = {"": 0, "ok": 1, "error": 2}
-_EVENTS = "compact."
-_EVIDENCE = {name: rank for rank, name in enumerate(get_args(Evidence))}
+_EVIDENCE = {name: rank for rank, name in enumerate(EVIDENCE)}
 # Kinds and names without information. Any other value replaces them.
 _GENERIC = frozenset({"", "span", "custom"})
 
@@ -38,7 +37,9 @@ def merge(old: Span, new: Span) -> Span:
     kind = second.kind if first.kind in _GENERIC and second.kind not in _GENERIC else first.kind
     name = second.name if _has_generic_name(first) and not _has_generic_name(second) else first.name
     data = _merge_packed(first.data, second.data, pack_data)
-    payload = second.payload if first.payload is None else _merge_packed(first.payload, second.payload, pack)
+    payload = second.payload
+    if first.payload is not None:
+        payload = _merge_packed(first.payload, second.payload, partial(pack, kind=kind))
     properties = decode_data(data)
     merged = Span(
         trace_id=old.trace_id,
@@ -60,7 +61,7 @@ def merge(old: Span, new: Span) -> Span:
 
 def _by_precedence(old: Span, new: Span) -> tuple[Span, Span]:
     """Return the version whose fields win and the other one, without its content if it has worse evidence."""
-    difference = _evidence(new) - _evidence(old) if old.kind.startswith(_EVENTS) else 0
+    difference = _evidence(new) - _evidence(old) if old.kind.startswith(EVENT_PREFIX) else 0
     first, second = (new, old) if difference > 0 or (not difference and _ends_later(new, old)) else (old, new)
     if difference:
         second = msgspec.structs.replace(second, data=first.data, payload=first.payload)

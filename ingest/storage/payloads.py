@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import zstandard
+from compact.events import EVENT_PREFIX
 
 from ingest import metrics
 from ingest.decoding.lenient_json import sanitize_encoded
@@ -64,14 +65,10 @@ class _Codecs(threading.local):
 _codecs = _Codecs()
 
 
-def pack(encoded: bytes) -> bytes:
-    """Return the stored form of a payload, given as JSON."""
-    return _pack(encoded, _codecs.compress, _codecs.compress_large)
-
-
-def pack_event(encoded: bytes) -> bytes:
-    """Return the stored form of a compaction event's payload, given as JSON."""
-    return _pack(encoded, _codecs.compress, _codecs.compress_large_event)
+def pack(encoded: bytes, kind: str = "") -> bytes:
+    """Return the stored form of the payload of a span of a kind, given as JSON."""
+    is_event = kind.startswith(EVENT_PREFIX)
+    return _pack(encoded, _codecs.compress, _codecs.compress_large_event if is_event else _codecs.compress_large)
 
 
 def pack_data(encoded: bytes) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from compact.events import ErrorEvent
+from compact.events import EVENT_PREFIX, ErrorEvent
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from ingest.decoding import timestamps
@@ -109,14 +109,14 @@ def _to_spans(otlp_span: OtlpSpan) -> list[RawSpan]:
     attributes = otlp_span.attributes
     session_id = _session_id(attributes)
     kind = _kind(otlp_span)
-    data, payload = _compact_content(attributes) if kind.startswith("compact.") else split_content(attributes)
+    data, payload = _compact_content(attributes) if kind.startswith(EVENT_PREFIX) else split_content(attributes)
     if otlp_span.message:
         data["status_message"] = otlp_span.message
     has_exception = False
     children: list[RawSpan] = []
     other_events: list[dict[str, Any]] = []
     for number, event in enumerate(otlp_span.events):
-        if event.name.startswith("compact."):
+        if event.name.startswith(EVENT_PREFIX):
             children.append(_child_span(otlp_span, event, number, session_id))
         elif event.name == "exception":
             has_exception = True
@@ -145,7 +145,7 @@ def _to_spans(otlp_span: OtlpSpan) -> list[RawSpan]:
 
 def _kind(otlp_span: OtlpSpan) -> str:
     name = otlp_span.name
-    if name.startswith("compact."):
+    if name.startswith(EVENT_PREFIX):
         return name
     kind = kind_of(otlp_span.attributes)
     # OpenInference has no kind for the turns of the Agents SDK.
@@ -187,7 +187,7 @@ def _compact_content(attributes: dict[str, Any]) -> tuple[dict[str, Any], dict[s
 
     OTLP attributes cannot nest, so the exporter sends nested values as JSON strings. Keys may have a prefix.
     """
-    data = {key.removeprefix("compact."): parse_json_text(value) for key, value in attributes.items()}
+    data = {key.removeprefix(EVENT_PREFIX): parse_json_text(value) for key, value in attributes.items()}
     payload = data.pop("payload", None)
     if payload is None:
         return data, {}

@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -32,6 +33,7 @@ from viewer.search.queries import search
 from viewer.sessions import queries
 from viewer.visibility.public_parts import Visibility
 
+SUMMARY = "compact.summary_created"
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
@@ -44,20 +46,35 @@ values = st.recursive(
 def test_a_payload_is_read_as_it_was_written(payload: dict[str, Any], padding: int) -> None:
     """Below and above the size from which payloads are compressed."""
     encoded = msgspec.json.encode({**payload, "padding": "a" * padding})
-    for pack in (payloads.pack, payloads.pack_event, payloads.pack_data):
+    for pack in (payloads.pack, partial(payloads.pack, kind="compact.check"), payloads.pack_data):
         stored = pack(encoded)
         assert payloads.unpack(stored) == encoded
         assert payloads.size_of(stored) == len(encoded)
         assert len(stored) <= len(encoded) + 1
 
 
-def test_large_payloads_of_compaction_events_are_compressed_more() -> None:
-    """A summary and its structured form repeat each other."""
+def large_summary() -> dict[str, Any]:
     chance = random.Random(1)
     words = ["".join(chance.choices("aeinorst", k=chance.randrange(2, 9))) for _ in range(300)]
     lines = [" ".join(chance.choices(words, k=12)) for _ in range(400)]
-    payload = json.dumps({"summary": "\n".join(lines), "structured": [{"text": line} for line in lines]}).encode()
-    assert len(payloads.pack_event(payload)) < 0.95 * len(payloads.pack(payload))
+    return {"summary": "\n".join(lines), "structured": [{"text": line} for line in lines]}
+
+
+def test_large_payloads_of_compaction_events_are_compressed_more() -> None:
+    """A summary and its structured form repeat each other."""
+    payload = json.dumps(large_summary()).encode()
+    assert len(payloads.pack(payload, SUMMARY)) < 0.95 * len(payloads.pack(payload))
+
+
+def test_a_merged_payload_is_stored_like_one_that_came_whole() -> None:
+    """The summary of a compaction arrives in two versions of its event."""
+    whole = large_summary()
+    parts = [payloads.pack(msgspec.json.encode({name: value}), SUMMARY) for name, value in whole.items()]
+    one, other = (
+        Record("t", "s", None, SUMMARY, "", "", 0, end, payloads.pack_data(b"{}"), payload, None, NO_STATS)
+        for end, payload in zip((2, 1), parts, strict=True)
+    )
+    assert merge(one, other).payload == payloads.pack(msgspec.json.encode(whole), SUMMARY)
 
 
 def test_large_payloads_are_compressed_and_nul_characters_are_replaced() -> None:

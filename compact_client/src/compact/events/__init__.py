@@ -16,6 +16,7 @@ from compact.events import (
     summary_events,
 )
 from compact.events.base import (
+    EVENT_PREFIX,
     Clock,
     Event,
     flat_record,
@@ -43,6 +44,7 @@ from compact.events.summary_events import *  # noqa: F403
 
 __all__ = [
     "CATALOG",
+    "EVENT_PREFIX",
     "CheckSpan",
     "Clock",
     "Event",

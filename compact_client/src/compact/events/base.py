@@ -10,9 +10,12 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 Clock = Callable[[], datetime]
+
+EVENT_PREFIX: Final = "compact."
+"""The start of the name of every event, and of no other kind of span."""
 
 OPTIONAL: Mapping[str, bool] = {"is_optional": True}
 """Field metadata: a property that is left out of the wire form while it is None."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, TypedDict
+from typing import ClassVar, Final, Literal, TypedDict, get_args
 
 from compact.events.base import FREE_TEXT, OPTIONAL, SENTENCE, Event
 from compact.events.phrases import format_count, format_reduction, format_usage, join_parts
 
 __all__ = [
+    "EVIDENCE",
     "PROMPT_PARTS",
     "CheckEvent",
     "CheckTrigger",
@@ -27,6 +28,7 @@ CheckTrigger = Literal["preflight", "manual", "overflow", "outcome", "auto"]
 Evidence = Literal["possible", "inferred", "exact", "reported"]
 """The ways in which a compaction is known, the weakest first: a sign such as fewer tokens, a prompt that was put
 together from a log, both prompts as they were sent, and the library that has compacted."""
+EVIDENCE: Final[tuple[Evidence, ...]] = get_args(Evidence)
 
 
 class KeptCounts(TypedDict):

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from compact.events import Evidence
 from compact.messages import RedactedMessage
 
 Format = Literal["chat", "responses", "anthropic"]
 LogFate = Literal["kept", "truncated", "cleared", "summarized", "dropped"]
-EVIDENCE: Final[tuple[Evidence, ...]] = ("possible", "inferred", "exact", "reported")
-"""The evidence for a compaction, from the weakest to the best: a sign such as fewer tokens, a prompt that was put
-together from a log, both prompts as they were sent, and the library that has compacted."""
-
 MAIN = ""
 """The key of the main thread. Other threads belong to sub-agents."""
 

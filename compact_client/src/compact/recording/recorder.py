@@ -14,7 +14,8 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from compact.ledgers.foreign_compaction import EVIDENCE, MAIN, Compaction, Format, LogMessage
+from compact.events import EVIDENCE
+from compact.ledgers.foreign_compaction import MAIN, Compaction, Format, LogMessage
 from compact.recording.spans import RecordedSpan, SessionLink
 from compact.recording.thread import Thread
 
