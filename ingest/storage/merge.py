@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 _STATUS_RANK = {"": 0, "ok": 1, "error": 2}
-_EVIDENCE = {name: rank for rank, name in enumerate(EVIDENCE)}
+_EVIDENCE: dict[str, int] = {name: rank for rank, name in enumerate(EVIDENCE)}
 # Kinds and names without information. Any other value replaces them.
 _GENERIC = frozenset({"", "span", "custom"})
 
