@@ -34,7 +34,7 @@ from compact.exceptions import CompactError, CorruptData
 from compact.memory import Memory
 from compact.messages.codecs.langchain import HostMessages
 from compact.messages.normalization import normalize
-from compact.planning.budget import Usage
+from compact.messages.usage import Usage
 from compact.planning.plan import CompactionPlan
 from compact.protocols import Exporter
 from compact.recall import Passage

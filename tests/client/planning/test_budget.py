@@ -7,7 +7,8 @@ from unittest.mock import MagicMock
 
 import pytest
 from compact.events import PROMPT_PARTS
-from compact.planning.budget import Breakdown, TokenBudget, Usage
+from compact.messages.usage import Usage
+from compact.planning.budget import Breakdown, TokenBudget
 from compact.planning.limits import limits_for, planned_growth
 from compact.planning.usage_correction import UsageCorrection
 from compact.policy import CompactPolicy

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
-from compact.agents.log_values import as_list, as_mapping
 from compact.ledgers.foreign_compaction import LogFate, LogMessage
+from compact.messages.json_values import as_list, as_mapping
 
 _CLEARED = "[Old tool result content cleared]"
 

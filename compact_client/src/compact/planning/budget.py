@@ -5,10 +5,7 @@ The six parts always sum to the total. Once a provider reports its own count, la
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from compact.events import PROMPT_PARTS
 from compact.messages import Message
@@ -88,51 +85,3 @@ class TokenBudget:
     @property
     def available_for_rehydration(self) -> int:
         return self.rehydration_reserve_tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Token usage that a provider reported for one call."""
-
-    input_tokens: int
-    output_tokens: int = 0
-    cached_tokens: int = 0
-
-    @property
-    def blended_tokens(self) -> int:
-        """Non-cached input plus output. A measure of cost, not of the window's contents."""
-        return max(0, self.input_tokens - self.cached_tokens) + self.output_tokens
-
-    @classmethod
-    def from_provider(cls, usage: Any) -> Usage:
-        """Read the usage of any provider: a `Usage`, an int, a mapping, or an object with the usual attributes."""
-        if isinstance(usage, Usage):
-            return usage
-        if isinstance(usage, int):
-            return cls(usage)
-        details = _first(usage, ("input_tokens_details", "prompt_tokens_details"))
-        cached = _tokens(details, "cached_tokens")
-        cache_read = _tokens(usage, "cache_read_input_tokens")
-        # Anthropic does not count tokens read from or written to the cache as input_tokens.
-        return cls(
-            input_tokens=_tokens(usage, "input_tokens", "prompt_tokens")
-            + cache_read
-            + _tokens(usage, "cache_creation_input_tokens"),
-            output_tokens=_tokens(usage, "output_tokens", "completion_tokens"),
-            cached_tokens=cached or cache_read or _tokens(usage, "cached_tokens"),
-        )
-
-
-def _tokens(source: Any, *names: str) -> int:
-    """Return the first of these numbers that is set. A proxy or a test double may have something else there."""
-    value = _first(source, names)
-    return int(value) if isinstance(value, int | float) and math.isfinite(value) else 0
-
-
-def _first(source: Any, names: Iterable[str]) -> Any:
-    """Return the first of these keys or attributes that is set."""
-    for name in names:
-        value = source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
-        if value is not None:
-            return value
-    return None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from agent_logs import CLAUDE_CODE, CLAUDE_CODE_SESSION, SHORT_LOGS, read, spans
 from compact.importers import read_conversation, read_log
+from compact.messages.usage import Usage
 
 
 def test_claude_code_blocks_of_one_message_are_one_model_call() -> None:
@@ -13,7 +15,7 @@ def test_claude_code_blocks_of_one_message_are_one_model_call() -> None:
     conversation = read(CLAUDE_CODE_SESSION)
     calls = [span for span in conversation.spans if span.kind == "generation"]
     assert [call.key for call in calls] == [f"generation:msg_0{n}" for n in range(1, 6)]
-    assert calls[0].usage == {"input_tokens": 1200, "cached_tokens": 800, "output_tokens": 90}
+    assert calls[0].usage == Usage(1200, 90, cached_tokens=800).to_dict()
     content = calls[0].payload["output"][0]["content"]
     assert [block["type"] for block in content] == ["thinking", "text", "tool_use", "tool_use"]
     tools = [span for span in conversation.spans if span.kind == "tool"]
@@ -82,6 +84,14 @@ def test_a_claude_code_log_is_read_as_an_anthropic_conversation() -> None:
     assert (tool.name, tool.started_at, tool.ended_at, tool.is_error) == (
         "Bash", "2026-11-16T04:00:06.000Z", "2026-11-16T04:00:09.000Z", True,
     )  # fmt: skip
-    assert spans[3].usage == {"input_tokens": 1500, "cached_tokens": 1200, "output_tokens": 15}
+    assert spans[3].usage == Usage(1500, 15, cached_tokens=1200).to_dict()
     assert spans[5].data == {"trigger": "auto", "tokens_before": 155000}
     assert "one test fails" in spans[5].payload["summary"]
+
+
+def test_tokens_that_were_written_to_the_cache_are_recorded() -> None:
+    """They cost more than other input, and the gateway records them for the same call."""
+    text = (SHORT_LOGS / "claude_code.jsonl").read_text()
+    written = re.sub(r'"cache_read_input_tokens": ?1200', '"cache_creation_input_tokens": 1200', text)
+    call = [span for span in read_conversation(written).spans if span.kind == "generation"][1]
+    assert call.usage == Usage(1500, 15, cache_write_tokens=1200).to_dict()

@@ -104,7 +104,7 @@ def test_each_storage_gives_the_same_session(write: Writer, tmp_path: Path) -> N
     labels = [span.name for span in conversation.spans if span.kind == "user"]
     assert labels == ["user", "user", "user", "notice", "notice"]
     first = next(span for span in conversation.spans if span.kind == "generation")
-    assert first.usage == {"input_tokens": 900, "cached_tokens": 0, "output_tokens": 60}
+    assert first.usage == {"input_tokens": 900, "cached_tokens": 0, "cache_write_tokens": 0, "output_tokens": 60}
 
 
 def test_old_outputs_are_cleared_and_then_a_summary_replaces_the_messages_before_the_tail() -> None:

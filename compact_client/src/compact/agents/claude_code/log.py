@@ -15,14 +15,14 @@ from typing import Any
 from compact.agents.claude_code import NAME
 from compact.agents.claude_code.notices import is_notice
 from compact.agents.log_records import LogRecord, parse_line
-from compact.agents.log_values import as_count, as_list, as_mapping, as_text, text_blocks
 from compact.agents.tool_results import clear_prompt, without_images
 from compact.ledgers.foreign_compaction import Compaction, LogMessage
+from compact.messages.json_values import as_count, as_list, as_mapping, as_text, text_blocks
+from compact.messages.usage import Usage
 from compact.recording import RecordedSpan, SessionLink, SessionRecorder, Thread
 
 CONTENT = ("message.content",)
 _TITLE = "Claude Code compacted"
-_INPUT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _SYNTHETIC_MODEL = "<synthetic>"
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _AGENT_FILE = re.compile(r"agent-(.+)")
@@ -186,7 +186,7 @@ class ClaudeCodeParser:
             return
         span = self.recorder.generation(name, at=at, model=model, thread=thread)
         # The counts of a message are repeated with each block, and the last block has the final ones.
-        span.usage = _usage(as_mapping(source.get("usage"))) or span.usage
+        span.usage = Usage.from_provider(as_mapping(source.get("usage"))).to_dict() or span.usage
         span.ended_at = max(filter(None, (span.ended_at, at)), default=None)
         span.payload = {"output": [{"role": "assistant", "content": message.item["content"]}]}
 
@@ -329,15 +329,3 @@ def _preserved_ids(compaction: Compaction, thread: Thread, metadata: Mapping[str
     except ValueError:
         return set()
     return set(ids[first : last + 1])
-
-
-def _usage(usage: Mapping[str, Any]) -> dict[str, int]:
-    # Anthropic's input_tokens excludes cached tokens, which also fill the context window.
-    input_tokens = sum(as_count(usage.get(name)) for name in _INPUT_COUNTS)
-    if not input_tokens:
-        return {}
-    return {
-        "input_tokens": input_tokens,
-        "cached_tokens": as_count(usage.get("cache_read_input_tokens")),
-        "output_tokens": as_count(usage.get("output_tokens")),
-    }

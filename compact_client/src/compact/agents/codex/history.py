@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from compact.agents.log_values import as_text, text_blocks
 from compact.ledgers.foreign_compaction import Compaction, LogFate, LogMessage
 from compact.messages import content_hash
+from compact.messages.json_values import as_text, text_blocks
 
 _SEALED = {"compaction", "compaction_summary"}
 # Keys that Codex changes when it writes an item again.

@@ -17,8 +17,9 @@ from typing import Any
 from compact.agents.codex.history import apply_history, keep_user_messages
 from compact.agents.codex.notices import is_notice
 from compact.agents.log_records import LogRecord
-from compact.agents.log_values import as_count, as_list, as_mapping, as_text, text_blocks
 from compact.ledgers.foreign_compaction import LogMessage
+from compact.messages.json_values import as_count, as_list, as_mapping, as_text, text_blocks
+from compact.messages.usage import Usage
 from compact.recording import RecordedSpan, SessionLink, SessionRecorder
 
 NAME = "codex"
@@ -207,17 +208,16 @@ class CodexParser:
         self._last_total = total
         self.recorder.window_tokens = as_count(info.get("model_context_window")) or self.recorder.window_tokens
         usage = as_mapping(info.get("last_token_usage"))
-        counts = {
-            "input_tokens": as_count(usage.get("input_tokens")),
-            "cached_tokens": as_count(usage.get("cached_input_tokens")),
-            "output_tokens": as_count(usage.get("output_tokens")),
-        }
-        self._context_tokens = as_count(usage.get("total_tokens")) or sum(counts.values()) - counts["cached_tokens"]
-        if counts["input_tokens"]:
-            self._size_compaction(counts["input_tokens"])
+        input_tokens, output, cached = (
+            as_count(usage.get(name)) for name in ("input_tokens", "output_tokens", "cached_input_tokens")
+        )
+        counts = Usage(input_tokens, output, cached)
+        self._context_tokens = as_count(usage.get("total_tokens")) or counts.total_tokens
+        if input_tokens:
+            self._size_compaction(input_tokens)
         generation = self._generation
-        if generation is not None and counts["input_tokens"] and not generation.usage:
-            generation.usage = counts
+        if generation is not None and input_tokens and not generation.usage:
+            generation.usage = counts.to_dict()
             self.recorder.change(generation)
 
     def _size_compaction(self, tokens_after: int) -> None:

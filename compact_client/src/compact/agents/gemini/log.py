@@ -13,8 +13,9 @@ from typing import Any
 
 from compact.agents.gemini.notices import SNAPSHOT, is_notice
 from compact.agents.log_records import LogRecord
-from compact.agents.log_values import as_count, as_list, as_mapping, as_text, text_blocks
 from compact.ledgers.foreign_compaction import LogMessage
+from compact.messages.json_values import as_count, as_list, as_mapping, as_text, text_blocks
+from compact.messages.usage import Usage
 from compact.recording import SessionRecorder
 
 NAME = "gemini-cli"
@@ -94,14 +95,12 @@ class GeminiParser:
 
     def _add_generation(self, source: Mapping[str, Any], name: str, at: str | None) -> None:
         tokens = as_mapping(source.get("tokens"))
-        usage = {
-            "input_tokens": as_count(tokens.get("input")),
-            "cached_tokens": as_count(tokens.get("cached")),
-            "output_tokens": as_count(tokens.get("output")) + as_count(tokens.get("thoughts")),
-        }
+        input_tokens, cached, output, thoughts = (
+            as_count(tokens.get(name)) for name in ("input", "cached", "output", "thoughts")
+        )
         span = self.recorder.generation(name, at=at, model=as_text(source.get("model")))
         span.started_at = span.ended_at = at
-        span.usage = usage if usage["input_tokens"] else {}
+        span.usage = Usage(input_tokens, output + thoughts, cached).to_dict()
         span.payload = {"output": [{"role": "assistant", "content": text_blocks(source.get("content"))}]}
         for index, call in enumerate(as_list(source.get("toolCalls"))):
             self._add_call(as_mapping(call), f"{name}-{index}", at)

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from compact.agents.log_records import LogRecord
-from compact.agents.log_values import as_count, as_list, as_mapping, as_text, text_blocks
 from compact.agents.tool_results import clear_prompt, clear_results
 from compact.ledgers.foreign_compaction import Compaction, LogMessage
+from compact.messages.json_values import as_count, as_list, as_mapping, as_text, text_blocks
+from compact.messages.usage import Usage
 from compact.recording import SessionRecorder
 
 NAME = "opencode"
@@ -153,13 +154,12 @@ class OpencodeParser:
                 item = {"role": "user", "content": results}
                 self.recorder.put(LogMessage(f"{name}{_RESULTS}", item, ended_at, record.line))
         if info.get("summary") is not True:
-            self._prompt_tokens = sum(_usage(tokens)[key] for key in ("input_tokens", "output_tokens"))
+            self._prompt_tokens = _usage(tokens).total_tokens
 
     def _add_generation(self, info: Mapping[str, Any], message: LogMessage, tokens: Mapping[str, Any]) -> None:
-        usage = _usage(tokens)
         span = self.recorder.generation(message.id, at=message.at, model=as_text(info.get("modelID")))
         span.ended_at = _iso(as_mapping(info.get("time")).get("completed")) or message.at
-        span.usage = usage if usage["input_tokens"] else {}
+        span.usage = _usage(tokens).to_dict()
         span.payload = {"output": [message.item]}
         span.is_error = bool(info.get("error"))
 
@@ -281,14 +281,14 @@ def _call_id(part: Mapping[str, Any]) -> str:
     return as_text(part.get("callID")) or str(part.get("id"))
 
 
-def _usage(tokens: Mapping[str, Any]) -> dict[str, int]:
+def _usage(tokens: Mapping[str, Any]) -> Usage:
     cache = as_mapping(tokens.get("cache"))
-    read = as_count(cache.get("read"))
-    return {
-        "input_tokens": as_count(tokens.get("input")) + read + as_count(cache.get("write")),
-        "cached_tokens": read,
-        "output_tokens": as_count(tokens.get("output")) + as_count(tokens.get("reasoning")),
-    }
+    return Usage.with_cache(
+        as_count(tokens.get("input")),
+        cached=as_count(cache.get("read")),
+        cache_write=as_count(cache.get("write")),
+        output=as_count(tokens.get("output")) + as_count(tokens.get("reasoning")),
+    )
 
 
 def _iso(milliseconds: Any) -> str | None:

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from compact.agents.log_records import LogRecord
-from compact.agents.log_values import as_count, as_mapping, as_text, text_blocks
 from compact.agents.tool_results import without_images
 from compact.ledgers.foreign_compaction import LogMessage
+from compact.messages.json_values import as_count, as_mapping, as_text, text_blocks
+from compact.messages.usage import Usage
 from compact.recording import SessionLink, SessionRecorder
 
 NAME = "pi"
 CONTENT = ("message", "summary", "content")
-_INPUT_COUNTS = ("input", "cacheRead", "cacheWrite")
 
 
 def is_log_line(line: Mapping[str, Any]) -> bool:
@@ -128,7 +128,7 @@ class PiParser:
         message = LogMessage(_id_of(record), {"role": "assistant", "content": blocks}, at, record.line)
         self.recorder.add(message)
         span = self.recorder.generation(message.id, at=at, model=as_text(source.get("model")))
-        span.usage = _usage(as_mapping(source.get("usage")))
+        span.usage = _usage(as_mapping(source.get("usage"))).to_dict()
         span.payload = {"output": [message.item]}
         span.is_error = source.get("stopReason") == "error"
         for block in blocks:
@@ -176,15 +176,11 @@ def _block(block: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "tool_use", "id": block.get("id"), "name": block.get("name"), "input": block.get("arguments")}
 
 
-def _usage(usage: Mapping[str, Any]) -> dict[str, int]:
-    input_tokens = sum(as_count(usage.get(name)) for name in _INPUT_COUNTS)
-    if not input_tokens:
-        return {}
-    return {
-        "input_tokens": input_tokens,
-        "cached_tokens": as_count(usage.get("cacheRead")),
-        "output_tokens": as_count(usage.get("output")),
-    }
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    uncached, cached, written, output = (
+        as_count(usage.get(name)) for name in ("input", "cacheRead", "cacheWrite", "output")
+    )
+    return Usage.with_cache(uncached, cached=cached, cache_write=written, output=output)
 
 
 def _id_of(record: LogRecord) -> str:

@@ -236,7 +236,7 @@ class Conversation:
             self._recorder.add(block.message, self.thread)
             self._open_calls(block, at)
         usage = exchange.answer.usage
-        self._last_tokens = usage.input_tokens + usage.output_tokens if usage else None
+        self._last_tokens = usage.total_tokens if usage else None
         self._complete_compaction(usage.input_tokens if usage else None)
         self.has_gap = self._is_resumed = False
 
@@ -393,7 +393,7 @@ class Conversation:
             parts=parts,
             message_count=len(call.blocks),
             new_messages=len(call.blocks) - call.kept,
-            usage=cast(RequestUsage, usage.to_dict()) if usage else None,
+            usage=cast(RequestUsage, usage.to_dict()) if usage and total else None,
             previous=self._last_request if call.kept else None,
             http_status=_unusual_status(exchange),
             kept=call.kept,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from compact.gateway.recorder.protocols.base import (
@@ -10,14 +11,12 @@ from compact.gateway.recorder.protocols.base import (
     AnswerReader,
     Item,
     RequestBody,
-    Usage,
-    as_object,
-    count,
-    objects,
     parse_arguments,
     without,
 )
 from compact.ledgers.foreign_compaction import Format
+from compact.messages.json_values import as_mapping, objects
+from compact.messages.usage import Usage
 
 _MARKS = frozenset({"cache_control"})
 _DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
@@ -34,7 +33,7 @@ class AnthropicProtocol:
         return "messages"
 
     def items(self, element: Any) -> list[Item]:
-        message = as_object(element)
+        message = as_mapping(element)
         role, content = str(message.get("role") or "user"), message.get("content")
         if isinstance(content, str):
             content = [{"type": "text", "text": content}]
@@ -75,19 +74,19 @@ class _Reader:
     def feed(self, event: Mapping[str, Any]) -> None:
         kind, index = event.get("type"), event.get("index")
         if kind == "message_start":
-            self._start(as_object(event.get("message")))
+            self._start(as_mapping(event.get("message")))
         elif kind == "content_block_start" and isinstance(index, int):
-            self._blocks[index] = dict(as_object(event.get("content_block")))
+            self._blocks[index] = dict(as_mapping(event.get("content_block")))
             self.answer.items = [{"role": "assistant", "content": [block]} for block in self._blocks.values()]
         elif kind == "content_block_delta" and isinstance(index, int) and index in self._blocks:
-            self._extend(index, as_object(event.get("delta")))
+            self._extend(index, as_mapping(event.get("delta")))
         elif kind == "content_block_stop" and index in self._arguments:
             self._blocks[index]["input"] = parse_arguments(self._arguments.pop(index))
         elif kind == "message_delta":
-            self.answer.stop_reason = str(as_object(event.get("delta")).get("stop_reason") or "")
-            self._read_usage(as_object(event.get("usage")))
+            self.answer.stop_reason = str(as_mapping(event.get("delta")).get("stop_reason") or "")
+            self._read_usage(as_mapping(event.get("usage")))
         elif kind == "error":
-            self.answer.error = str(as_object(event.get("error")).get("type") or "error")
+            self.answer.error = str(as_mapping(event.get("error")).get("type") or "error")
 
     def document(self, value: Mapping[str, Any]) -> None:
         if value.get("type") == "error":
@@ -99,7 +98,7 @@ class _Reader:
 
     def _start(self, message: Mapping[str, Any]) -> None:
         self.answer.id, self.answer.model = str(message.get("id") or ""), str(message.get("model") or "")
-        self._read_usage(as_object(message.get("usage")))
+        self._read_usage(as_mapping(message.get("usage")))
 
     def _extend(self, index: int, delta: Mapping[str, Any]) -> None:
         block = self._blocks[index]
@@ -114,11 +113,6 @@ class _Reader:
         """Read the counts. Those at the end of a stream have only some of them."""
         if not usage:
             return
-        known = self.answer.usage or Usage()
-        cached, written = count(usage.get("cache_read_input_tokens")), count(usage.get("cache_creation_input_tokens"))
-        if "input_tokens" in usage:
-            # Anthropic's input_tokens excludes cached tokens, which also fill the context window.
-            known.input_tokens = count(usage.get("input_tokens")) + cached + written
-            known.cached_tokens, known.cache_write_tokens = cached, written
-        known.output_tokens = count(usage.get("output_tokens")) or known.output_tokens
-        self.answer.usage = known
+        known, counts = self.answer.usage or Usage(0), Usage.from_provider(usage)
+        output = counts.output_tokens or known.output_tokens
+        self.answer.usage = replace(counts if "input_tokens" in usage else known, output_tokens=output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -14,30 +14,12 @@ import msgspec
 from compact.delivery import fast_json
 from compact.ledgers.foreign_compaction import Format
 from compact.messages import canonical_json
+from compact.messages.usage import Usage
 
 Item = dict[str, Any]
 """A message in the format of the recording, with one content block where the format has blocks."""
 _decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
-
-@dataclass(slots=True)
-class Usage:
-    """The tokens of a call as the provider counted them. The input includes cached tokens."""
-
-    input_tokens: int = 0
-    cached_tokens: int = 0
-    cache_write_tokens: int = 0
-    output_tokens: int = 0
-
-    def to_dict(self) -> dict[str, int]:
-        """Return the counts under the names of events."""
-        return {
-            "input_tokens": self.input_tokens,
-            "cached_tokens": self.cached_tokens,
-            "cache_write_tokens": self.cache_write_tokens,
-            "output_tokens": self.output_tokens,
-        }
 
 
 @dataclass(slots=True)
@@ -146,29 +128,12 @@ def without(value: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
     return {key: item for key, item in value.items() if key not in names and item is not None}
 
 
-def count(value: Any) -> int:
-    """Return a number of tokens, or 0 for anything else."""
-    return value if type(value) is int and value > 0 else 0
-
-
-def as_object(value: Any) -> Mapping[str, Any]:
-    """Return a value if it is an object, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
-
-
 def parse_arguments(text: str) -> Any:
     """Return the arguments of a call, or their text if it is not JSON, as after an abort."""
     try:
         return fast_json.parse(text.encode()) if text else {}
     except (ValueError, RecursionError):
         return text
-
-
-def objects(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects of a list."""
-    for item in value if isinstance(value, list) else ():
-        if isinstance(item, Mapping):
-            yield item
 
 
 MakeReader = Callable[[], AnswerReader]

@@ -10,13 +10,11 @@ from compact.gateway.recorder.protocols.base import (
     AnswerReader,
     Item,
     RequestBody,
-    Usage,
-    as_object,
-    count,
-    objects,
     without,
 )
 from compact.ledgers.foreign_compaction import Format
+from compact.messages.json_values import as_mapping, objects
+from compact.messages.usage import Usage
 
 # Fields of an answer that clients send back or leave out, and marks for the cache of compatible servers.
 _MARKS = frozenset(
@@ -70,14 +68,14 @@ class _Reader:
         self._read_head(event)
         for choice in objects(event.get("choices")):
             if choice.get("index") in (0, None):
-                self._extend(as_object(choice.get("delta")))
+                self._extend(as_mapping(choice.get("delta")))
                 self.answer.stop_reason = str(choice.get("finish_reason") or self.answer.stop_reason)
 
     def document(self, value: Mapping[str, Any]) -> None:
         self._read_head(value)
         for choice in objects(value.get("choices")):
             if choice.get("index") in (0, None):
-                self.answer.items = [dict(as_object(choice.get("message")))]
+                self.answer.items = [dict(as_mapping(choice.get("message")))]
                 self.answer.stop_reason = str(choice.get("finish_reason") or "")
 
     def _read_head(self, value: Mapping[str, Any]) -> None:
@@ -85,16 +83,9 @@ class _Reader:
         answer.id, answer.model = str(value.get("id") or answer.id), str(value.get("model") or answer.model)
         error = value.get("error")
         if error:
-            answer.error = str(as_object(error).get("code") or as_object(error).get("type") or "error")
-        usage = as_object(value.get("usage"))
-        if usage:
-            details = as_object(usage.get("prompt_tokens_details"))
-            answer.usage = Usage(
-                count(usage.get("prompt_tokens")),
-                count(details.get("cached_tokens")),
-                count(details.get("cache_write_tokens")),
-                count(usage.get("completion_tokens")),
-            )
+            answer.error = str(as_mapping(error).get("code") or as_mapping(error).get("type") or "error")
+        if usage := as_mapping(value.get("usage")):
+            answer.usage = Usage.from_provider(usage)
 
     def _extend(self, delta: Mapping[str, Any]) -> None:
         for key in ("content", "reasoning_content", "refusal"):
@@ -110,7 +101,7 @@ class _Reader:
         number = index if isinstance(index, int) else len(self._calls)
         call = self._calls.setdefault(number, {"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
         call["id"] = str(delta.get("id") or call["id"])
-        function = as_object(delta.get("function"))
+        function = as_mapping(delta.get("function"))
         call["function"]["name"] += str(function.get("name") or "")
         call["function"]["arguments"] += str(function.get("arguments") or "")
         self._message["tool_calls"] = [self._calls[key] for key in sorted(self._calls)]

@@ -15,12 +15,10 @@ from compact.gateway.recorder.protocols.base import (
     AnswerReader,
     Item,
     RequestBody,
-    Usage,
-    as_object,
-    count,
-    objects,
 )
 from compact.ledgers.foreign_compaction import Format
+from compact.messages.json_values import as_count, as_mapping, objects
+from compact.messages.usage import Usage
 
 _MODEL = re.compile(r"/models/([^/:?]+)")
 _ROLES = {"model": "assistant", "user": "user", "function": "user", "system": "system"}
@@ -37,12 +35,12 @@ class GeminiProtocol:
         return "contents"
 
     def items(self, element: Any) -> list[Item]:
-        content = as_object(element)
+        content = as_mapping(element)
         role = _ROLES.get(str(content.get("role") or "user"), "user")
         return [{"role": role, "content": [_block(part)]} for part in objects(content.get("parts"))]
 
     def system(self, body: RequestBody) -> list[Any]:
-        instruction = as_object(body.get("systemInstruction") or body.get("system_instruction"))
+        instruction = as_mapping(body.get("systemInstruction") or body.get("system_instruction"))
         return [_block(part) for part in objects(instruction.get("parts"))]
 
     def identity(self, item: Item) -> Any:
@@ -60,10 +58,10 @@ class GeminiProtocol:
 def _block(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return a part as a block of Anthropic's format."""
     if part.get("functionCall"):
-        return _call(as_object(part["functionCall"]))
+        return _call(as_mapping(part["functionCall"]))
     if part.get("functionResponse"):
-        return _result(as_object(part["functionResponse"]))
-    if data := as_object(part.get("inlineData") or part.get("inline_data")):
+        return _result(as_mapping(part["functionResponse"]))
+    if data := as_mapping(part.get("inlineData") or part.get("inline_data")):
         return _media(data)
     if part.get("thought"):
         return {"type": "thinking", "thinking": str(part.get("text") or "")}
@@ -78,7 +76,7 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _result(result: Mapping[str, Any]) -> dict[str, Any]:
-    name, response = str(result.get("name") or ""), as_object(result.get("response"))
+    name, response = str(result.get("name") or ""), as_mapping(result.get("response"))
     output = response.get("output", response.get("error", response.get("result")))
     text = output if isinstance(output, str) else json.dumps(dict(response), ensure_ascii=False)
     return {"type": "tool_result", "tool_use_id": str(result.get("id") or name), "content": text}
@@ -103,18 +101,17 @@ class _Reader:
         answer.id = str(value.get("responseId") or answer.id)
         answer.model = str(value.get("modelVersion") or answer.model)
         if value.get("error"):
-            answer.error = str(as_object(value["error"]).get("status") or "error")
+            answer.error = str(as_mapping(value["error"]).get("status") or "error")
         for candidate in objects(value.get("candidates")):
             if candidate.get("index") in (0, None):
-                self._extend(as_object(candidate.get("content")))
+                self._extend(as_mapping(candidate.get("content")))
                 answer.stop_reason = str(candidate.get("finishReason") or answer.stop_reason)
-        usage = as_object(value.get("usageMetadata"))
+        usage = as_mapping(value.get("usageMetadata"))
         if usage:
             answer.usage = Usage(
-                count(usage.get("promptTokenCount")) + count(usage.get("toolUsePromptTokenCount")),
-                count(usage.get("cachedContentTokenCount")),
-                0,
-                count(usage.get("candidatesTokenCount")) + count(usage.get("thoughtsTokenCount")),
+                as_count(usage.get("promptTokenCount")) + as_count(usage.get("toolUsePromptTokenCount")),
+                as_count(usage.get("candidatesTokenCount")) + as_count(usage.get("thoughtsTokenCount")),
+                as_count(usage.get("cachedContentTokenCount")),
             )
 
     def _extend(self, content: Mapping[str, Any]) -> None:

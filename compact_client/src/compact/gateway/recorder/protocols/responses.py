@@ -10,13 +10,11 @@ from compact.gateway.recorder.protocols.base import (
     AnswerReader,
     Item,
     RequestBody,
-    Usage,
-    as_object,
-    count,
-    objects,
     without,
 )
 from compact.ledgers.foreign_compaction import Format
+from compact.messages.json_values import as_mapping, objects
+from compact.messages.usage import Usage
 
 # Ids and states that clients add, leave out or change when they send an item again.
 _MARKS = frozenset({"id", "status", "phase", "metadata", "internal_chat_message_metadata_passthrough"})
@@ -69,32 +67,25 @@ class _Reader:
     def feed(self, event: Mapping[str, Any]) -> None:
         kind = str(event.get("type") or "")
         if kind in ("response.created", "response.in_progress"):
-            self._start(as_object(event.get("response")))
+            self._start(as_mapping(event.get("response")))
         elif kind == "response.output_item.done":
             index = event.get("output_index")
-            self._items[index if isinstance(index, int) else len(self._items)] = dict(as_object(event.get("item")))
+            self._items[index if isinstance(index, int) else len(self._items)] = dict(as_mapping(event.get("item")))
             self.answer.items = [self._items[number] for number in sorted(self._items)]
         elif kind in _ENDS:
-            self.document(as_object(event.get("response")))
+            self.document(as_mapping(event.get("response")))
         elif kind == "error":
-            self.answer.error = str(event.get("code") or as_object(event.get("error")).get("code") or "error")
+            self.answer.error = str(event.get("code") or as_mapping(event.get("error")).get("code") or "error")
 
     def document(self, value: Mapping[str, Any]) -> None:
         self._start(value)
         output = [dict(item) for item in objects(value.get("output"))]
         self.answer.items = output or self.answer.items
         self.answer.stop_reason = str(value.get("status") or "")
-        error = as_object(value.get("error"))
+        error = as_mapping(value.get("error"))
         self.answer.error = str(error.get("code") or error.get("type") or "error") if error else ""
-        usage = as_object(value.get("usage"))
-        if usage:
-            details = as_object(usage.get("input_tokens_details"))
-            self.answer.usage = Usage(
-                count(usage.get("input_tokens")),
-                count(details.get("cached_tokens")),
-                count(details.get("cache_write_tokens")),
-                count(usage.get("output_tokens")),
-            )
+        if usage := as_mapping(value.get("usage")):
+            self.answer.usage = Usage.from_provider(usage)
 
     def _start(self, response: Mapping[str, Any]) -> None:
         self.answer.id = str(response.get("id") or self.answer.id)
