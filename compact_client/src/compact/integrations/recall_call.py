@@ -6,12 +6,12 @@ with a line that mentions it. A failure never fails the run: the model gets a se
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from compact.delivery.stderr import log_problem
 from compact.manager import CompactManager
+from compact.reading.call_arguments import read_arguments
 from compact.recall import check_limits, render_passages
 
 TOOL_NAME = "recall"
@@ -83,10 +83,5 @@ def _report_failure(error: Exception) -> str:
 
 def read_query(arguments: str | Mapping[str, Any]) -> str:
     """Return the query of a call. A model that writes plain text instead of JSON means that text."""
-    if isinstance(arguments, str):
-        try:
-            decoded = json.loads(arguments)
-        except ValueError:
-            return arguments
-        arguments = decoded if isinstance(decoded, Mapping) else {"query": decoded}
-    return str(arguments.get("query") or "")
+    value = read_arguments(arguments)
+    return str((value.get("query") if isinstance(value, Mapping) else value) or "")

@@ -13,16 +13,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from compact.messages import Message, ToolCall
+from compact.reading.call_arguments import PATH_KEYS, named_path, parse_arguments, read_arguments
 from compact.reading.lines.markup import plain_lines
 from compact.reading.lines.pasted_text import split_pasted
 from compact.reading.lines.record_lines import Record, read_result, record_lines
 from compact.reading.state.file_ledger import (
     change_detail,
     changed_texts,
-    edited_path,
     failed_calls,
-    parse_arguments,
-    read_arguments,
 )
 from compact.reading.state.requests import without_command_tags, without_wrappers
 from compact.reading.text_cache import TextCache
@@ -67,7 +65,6 @@ _CONTROL_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1
 _FENCE: Final = "```"
 _COMMIT_TEXT: Final = re.compile(r"\bgit commit\b.*<<-?\s?['\"]?\w+['\"]?$")
 _COMMAND_KEYS: Final = ("command", "cmd", "script", "action", "code", "query", "sql")
-_PATH_KEYS: Final = frozenset({"file_path", "path", "filename", "file", "notebook_path"})
 _RANGE_KEYS: Final = frozenset({"offset", "limit", "view_range", "start_line", "end_line"})
 _EDIT_TOOL: Final = re.compile(r"edit|write|create|patch|replace|insert|delete|remove|rename|move|apply", re.IGNORECASE)
 
@@ -167,7 +164,7 @@ def _describe_call(name: str, raw: Any) -> tuple[str, LineKind, list[str]]:
     if not isinstance(arguments, dict):
         text = collapse_whitespace(str(raw or ""))
         return f"{name}({clip(text, _MAX_ARGUMENT_CHARS)})", "call", []
-    path = edited_path(arguments) if _EDIT_TOOL.search(name) else ""
+    path = named_path(arguments) if _EDIT_TOOL.search(name) else ""
     if path and any(changed_texts(arguments)):
         return f"{path}: {name}({change_detail(arguments)})", "edit", _added_lines(arguments)
     shown, rest = _call_arguments(arguments)
@@ -204,7 +201,7 @@ def _argument_lines(arguments: dict[str, Any]) -> tuple[dict[str, str], list[str
 def _call_arguments(arguments: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
     """Return the arguments to show with a call, and lines of the long ones."""
     shown, rest = _argument_lines(arguments)
-    if not _PATH_KEYS.isdisjoint(shown):
+    if not shown.keys().isdisjoint(PATH_KEYS):
         # The parts of a file that an agent reads one after the other are lines of the same call.
         shown = {key: value for key, value in shown.items() if key not in _RANGE_KEYS}
     return shown, rest

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from compact.messages import Message, text_of
 from compact.messages.block_kinds import BlockKind, Content, is_call, is_reasoning, kind_of
+from compact.reading.call_arguments import read_arguments
 
 __all__ = ["Content", "Part", "read_parts", "role_of", "shorten", "spoken_text", "strip_summary_marks"]
 
@@ -156,7 +157,7 @@ def _pairs(arguments: Any) -> tuple[tuple[str, str], ...]:
 def _call(item: Mapping[str, Any]) -> Part:
     function = next((item[key] for key in ("function", "functionCall") if isinstance(item.get(key), Mapping)), item)
     raw = next((function[key] for key in ("arguments", "input", "args") if function.get(key) is not None), "")
-    arguments = _from_json(raw) if isinstance(raw, str) else raw
+    arguments = read_arguments(raw)
     pairs = _pairs(arguments)
     text = raw if isinstance(raw, str) and not pairs else json.dumps(arguments, indent=2, ensure_ascii=False)
     call_id = str(item.get("call_id") or item.get("id") or "")
@@ -189,13 +190,6 @@ def _text(value: Any) -> str:
         if value.get(key):
             return _text(value[key])
     return "" if is_reasoning(value) else _to_json(value)
-
-
-def _from_json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _to_json(value: Any) -> str:

@@ -17,6 +17,7 @@ from compact.events import PartName, PromptPart
 from compact.messages import POINTER_TAG, SPAN_TAG, SUMMARY_TAG
 from compact.messages.block_kinds import Content, kind_of
 from compact.messages.media import media_in, without_binary
+from compact.reading.call_arguments import named_path, parse_arguments
 from compact.reading.parts import role_of
 from compact.reading.tokens import estimate_tokens
 
@@ -30,7 +31,6 @@ _PART_OF: Final[Mapping[Content | None, PartName]] = {
     Content.MEDIA: "image",
 }
 _ORDER: Final = {name: number for number, name in enumerate(get_args(PartName))}
-_PATH_KEYS: Final = ("file_path", "path", "notebook_path", "filename", "absolute_path", "filePath")
 _CALL_KEYS: Final = ("function", "functionCall", "custom")
 _MCP_PREFIX: Final = "mcp__"
 _SUMMARY_MARKS: Final = (SUMMARY_TAG, SPAN_TAG, POINTER_TAG)
@@ -216,14 +216,7 @@ def _server_of(name: str) -> str:
 def _path_in(call: Mapping[str, Any]) -> str:
     """Return the file that a call names in its arguments."""
     arguments: Any = next((call[key] for key in ("input", "arguments", "args") if call.get(key) is not None), None)
-    if isinstance(arguments, str) and arguments.startswith("{"):
-        try:
-            arguments = json.loads(arguments)
-        except ValueError:
-            return ""
-    if not isinstance(arguments, Mapping):
-        return ""
-    return next((arguments[key] for key in _PATH_KEYS if isinstance(arguments.get(key), str)), "")
+    return named_path(parse_arguments(arguments))
 
 
 def _first_text(content: Any) -> str:

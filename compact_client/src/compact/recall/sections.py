@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from compact.messages import Message
+from compact.reading.call_arguments import read_arguments
 
 SECTION_CHARS: Final = 300
 _MAX_CONTEXT_SECTIONS: Final = 6
@@ -87,10 +88,7 @@ def _break(text: str, start: int, limit: int) -> int:
 
 def _readable(arguments: str) -> str:
     """Return the arguments of a call with one line per field, and with the line breaks of their texts."""
-    try:
-        fields: Any = json.loads(arguments)
-    except ValueError:
-        return arguments
+    fields = read_arguments(arguments)
     if not isinstance(fields, dict):
         return arguments
     values = {name: value if isinstance(value, str) else _JSON.encode(value) for name, value in fields.items()}

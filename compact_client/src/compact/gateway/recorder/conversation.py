@@ -18,9 +18,10 @@ from compact.gateway.recorder.exchanges import Exchange
 from compact.gateway.recorder.prompt import Block, PromptReader, Redact
 from compact.gateway.recorder.prompt_change import common_prefix, compare, fates_of
 from compact.gateway.recorder.protocols import Protocol, RequestBody
-from compact.gateway.recorder.protocols.base import Item, parse_arguments
+from compact.gateway.recorder.protocols.base import Item
 from compact.ledgers.foreign_compaction import Compaction
 from compact.messages.block_kinds import kind_of
+from compact.reading.call_arguments import read_arguments
 from compact.reading.prompt_parts import BlockPart, add_up, breakdown_of
 from compact.recording import RecordedSpan, SessionRecorder, Thread
 
@@ -256,7 +257,7 @@ class Conversation:
         for call in self._prompt_reader("").decode(block).tool_calls:
             if call.is_hosted:
                 continue
-            arguments = parse_arguments(call.arguments)
+            arguments = read_arguments(call.arguments)
             self._recorder.call(call.id, call.name, arguments, at=at, thread=self.thread)
             prompt = arguments.get("prompt") if isinstance(arguments, dict) else None
             if isinstance(prompt, str):

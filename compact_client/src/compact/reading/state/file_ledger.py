@@ -5,7 +5,6 @@ The ledger reads tool calls and shell commands. A call that failed or that the u
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections import defaultdict
@@ -15,11 +14,11 @@ from itertools import islice, repeat
 from typing import Any, Final, Literal, NamedTuple
 
 from compact.messages import Message, ToolCall
+from compact.reading.call_arguments import named_path, parse_arguments
 from compact.reading.text_cache import TextCache
 
 FileState = Literal["created", "changed", "deleted", "renamed", "read"]
 
-PATH_KEYS: Final = ("file_path", "path", "filename", "file", "filePath", "notebook_path", "target_file")
 _OLD_KEYS: Final = ("old_string", "oldText", "old_str")
 _NEW_KEYS: Final = ("new_string", "newText", "new_str", "content", "file_text", "text")
 _COMMAND_KEYS: Final = ("command", "cmd", "script", "input")
@@ -240,7 +239,7 @@ class _ActionReader:
             yield FileAction(position, state, path, detail)
 
     def _changes(self, call: ToolCall, arguments: dict[str, Any]) -> Iterator[tuple[FileState, str, str]]:
-        path = edited_path(arguments)
+        path = named_path(arguments)
         command = next((str(arguments[key]) for key in _COMMAND_KEYS if arguments.get(key)), "")
         if path and (state := _tool_state(call.name, command)):
             detail = "" if state in ("read", "deleted") else change_detail(arguments)
@@ -293,34 +292,6 @@ def _tool_state(tool: str, command: str) -> FileState | None:
 def is_read_tool(name: str) -> bool:
     """True for a tool that returns lines of a file."""
     return _READ_TOOL.fullmatch(name) is not None
-
-
-def parse_arguments(raw: Any) -> dict[str, Any]:
-    """Return the arguments of a call, with free-form input under `input`. Do not change them."""
-    value = read_arguments(raw)
-    if isinstance(value, dict):
-        return value
-    return {"input": value} if value else {}
-
-
-def read_arguments(raw: Any) -> Any:
-    """Return the JSON value of a call's arguments, or the arguments themselves if they are anything else."""
-    return _arguments[raw] if isinstance(raw, str) else raw
-
-
-def _parse_json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
-_arguments: Final = TextCache(_parse_json, max_chars=2_000_000)
-
-
-def edited_path(arguments: dict[str, Any]) -> str:
-    """Return the file that a call names, or an empty text."""
-    return next((str(arguments[key]).strip() for key in PATH_KEYS if isinstance(arguments.get(key), str)), "")
 
 
 def changed_texts(arguments: dict[str, Any]) -> tuple[str, str]:

@@ -6,13 +6,13 @@ Only the latest list is kept, because each version repeats the previous one. Age
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from compact.messages import Message, ToolCall
 from compact.reading.blocks import Block, collapse_whitespace
+from compact.reading.call_arguments import parse_arguments
 from compact.summary.entries import Note
 
 PLAN_FIELD: Final = "current_plan"  # of a summary
@@ -104,11 +104,11 @@ class _NumberedTasks:
         if '"subject"' in call.arguments and call.name.lower().endswith("create"):
             if not self._tasks and not self._subjects:
                 self.first_position = position
-            self._subjects[call.id] = collapse_whitespace(str(_arguments(call).get("subject", "")))
+            self._subjects[call.id] = collapse_whitespace(str(parse_arguments(call.arguments).get("subject", "")))
             return []
         if '"taskId"' not in call.arguments or '"status"' not in call.arguments:
             return None
-        arguments = _arguments(call)
+        arguments = parse_arguments(call.arguments)
         number, status = str(arguments.get("taskId")), arguments.get("status")
         if number in self._tasks and isinstance(status, str):
             self._tasks[number] = self._tasks[number]._replace(state=status)
@@ -122,18 +122,10 @@ class _NumberedTasks:
                 self._tasks[match.group(1)] = _Item(subject, "pending", number=match.group(1))
 
 
-def _arguments(call: ToolCall) -> dict[str, Any]:
-    try:
-        arguments = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        return {}
-    return arguments if isinstance(arguments, dict) else {}
-
-
 def _call_items(call: ToolCall) -> list[_Item]:
     if '"status"' not in call.arguments:
         return []
-    return next((items for value in _arguments(call).values() if (items := _parse_items(value))), [])
+    return next((items for value in parse_arguments(call.arguments).values() if (items := _parse_items(value))), [])
 
 
 def _parse_items(value: Any) -> list[_Item]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from compact.delivery import fast_json
 from compact.gateway.recorder.protocols.base import (
     Answer,
     AnswerReader,
     Item,
     RequestBody,
-    parse_arguments,
     without,
 )
 from compact.ledgers.foreign_compaction import Format
@@ -65,6 +65,14 @@ def _text_or_parts(content: list[Any]) -> Any:
     return parts
 
 
+def _input(text: str) -> Any:
+    """Return the arguments of a call, or their text if it is not JSON, as after an abort."""
+    try:
+        return fast_json.parse(text.encode()) if text else {}
+    except (ValueError, RecursionError):
+        return text
+
+
 class _Reader:
     def __init__(self) -> None:
         self.answer = Answer()
@@ -81,7 +89,7 @@ class _Reader:
         elif kind == "content_block_delta" and isinstance(index, int) and index in self._blocks:
             self._extend(index, as_mapping(event.get("delta")))
         elif kind == "content_block_stop" and index in self._arguments:
-            self._blocks[index]["input"] = parse_arguments(self._arguments.pop(index))
+            self._blocks[index]["input"] = _input(self._arguments.pop(index))
         elif kind == "message_delta":
             self.answer.stop_reason = str(as_mapping(event.get("delta")).get("stop_reason") or "")
             self._read_usage(as_mapping(event.get("usage")))

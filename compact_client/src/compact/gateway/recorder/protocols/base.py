@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -126,14 +126,3 @@ def fingerprint(value: Any) -> bytes:
 def without(value: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
     """Return an object without some keys and without nulls."""
     return {key: item for key, item in value.items() if key not in names and item is not None}
-
-
-def parse_arguments(text: str) -> Any:
-    """Return the arguments of a call, or their text if it is not JSON, as after an abort."""
-    try:
-        return fast_json.parse(text.encode()) if text else {}
-    except (ValueError, RecursionError):
-        return text
-
-
-MakeReader = Callable[[], AnswerReader]

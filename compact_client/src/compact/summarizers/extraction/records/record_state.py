@@ -14,6 +14,7 @@ from typing import Final
 
 from compact.messages import Message
 from compact.reading.blocks import Block
+from compact.reading.call_arguments import parse_arguments
 from compact.reading.lines.record_lines import (
     Record,
     is_child,
@@ -22,7 +23,6 @@ from compact.reading.lines.record_lines import (
     parse_record,
     record_subject,
 )
-from compact.reading.state.file_ledger import parse_arguments
 from compact.reading.text_cache import TextCache
 from compact.summary.entries import Record as RecordEntry
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from compact.messages import Message
+from compact.reading.call_arguments import named_path, parse_arguments
 from compact.reading.lines.record_tables import strip_line_number
-from compact.reading.state.file_ledger import changed_texts, edited_path, failed_calls, parse_arguments
+from compact.reading.state.file_ledger import changed_texts, failed_calls
 
 _ASSIGNMENT: Final = re.compile(
     r"\s*(?:export |const |var |let |readonly |static |final |public |private )*"
@@ -66,7 +67,7 @@ def _mark_undone(values: dict[tuple[str, str], ChangedValue], file: str, text: s
 
 
 def _file_name(arguments: dict[str, Any]) -> str:
-    return edited_path(arguments).rpartition("/")[2]
+    return named_path(arguments).rpartition("/")[2]
 
 
 def _edit_values(arguments: dict[str, Any], position: int) -> Iterator[ChangedValue]:

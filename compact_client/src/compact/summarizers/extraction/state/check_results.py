@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from compact.messages import Message
 from compact.reading.blocks import Block
-from compact.reading.state.file_ledger import parse_arguments
+from compact.reading.call_arguments import parse_arguments
 
 _COMMAND: Final = re.compile(
     r"\b(?:go (?:test|build|vet)|pytest|py\.test|(?:npm|pnpm|yarn|bun) (?:run )?(?:test|check|build|lint)"
