@@ -260,6 +260,7 @@ TRUSTED_PROXIES = env_int("ARIADNE_PROXIES", 1 if PRODUCTION else 0)
 #: Hours until a login expires.
 SESSION_COOKIE_AGE = int(timedelta(hours=env_int("ARIADNE_SESSION_HOURS", 12)).total_seconds())
 SESSION_COOKIE_HTTPONLY = True
+SESSION_ENGINE = "viewer.accounts.login_sessions"
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"

@@ -49,6 +49,10 @@ def not_revoked() -> models.Q:
 
 
 def revoke(credential: models.Model, *, after: timedelta = timedelta(0)) -> None:
-    """Revoke a credential now, or `after` some time. A credential that is already revoked keeps its time."""
+    """Revoke a credential now, or `after` some time. A credential that is already revoked keeps its time.
+
+    Without its digest, a credential stays revoked also if the clock was ahead and is set back.
+    """
     rows = type(credential)._default_manager.filter(not_revoked(), pk=credential.pk)
-    rows.update(revoked_at=timezone.now() + after)
+    without_digest = {} if after else {"digest": f"revoked-{credential.pk}"}
+    rows.update(revoked_at=timezone.now() + after, **without_digest)

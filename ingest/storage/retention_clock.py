@@ -20,13 +20,12 @@ from django.dispatch import Signal
 
 from ingest import metrics
 from ingest.cells import learn
+from ingest.clock_tolerance import MAX_SKEW
 from ingest.models import Project, RetentionClock, RetentionMark
 
 logger = logging.getLogger("ariadne.ingest")
 
 GRACE = timedelta(days=1)
-# Clocks of machines with NTP differ by milliseconds, those without by minutes.
-MAX_SKEW = timedelta(hours=1)
 # A server may be stopped for a week without asking anyone whether its clock is right.
 MAX_JUMP = timedelta(days=7)
 # Of the time between two runs, this much counts as grace. Web processes run every hour.

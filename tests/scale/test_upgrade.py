@@ -8,10 +8,11 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.db.migrations import RunSQL
 from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
 from people import create_project, create_session
 
 from ingest.models import Session
@@ -94,3 +95,11 @@ def test_stored_fallbacks_no_longer_count_as_errors() -> None:
         cursor.execute(import_module("ingest.migrations.0019_errors_without_fallbacks").FORWARD)
     counts = dict(Session.objects.values_list("session_id", "error_count"))
     assert counts == {"both": 2, "errors": 2, "fallback": 0}
+
+
+@pytest.mark.django_db
+def test_a_database_of_a_later_version_is_refused() -> None:
+    """Nothing is changed, and the message names what to do."""
+    MigrationRecorder(connection).record_applied("ingest", "9999_later")
+    with pytest.raises(CommandError, match=r"ingest\.9999_later.*Start that version"):
+        call_command("setup", verbosity=0)

@@ -55,7 +55,7 @@ def check(secret: str) -> ApiToken | None:
     token = find_active(digest=digest)
     if token is None or not hmac.compare_digest(token.digest, digest):
         return None
-    if token.last_used_at is None or now - token.last_used_at > _LAST_USED_INTERVAL:
+    if token.last_used_at is None or abs(now - token.last_used_at) > _LAST_USED_INTERVAL:
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
     return token
 

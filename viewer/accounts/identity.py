@@ -14,11 +14,11 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, load_backend
 from django.contrib.auth.models import User
-from django.contrib.sessions.backends.db import SessionStore
 from django.utils.crypto import constant_time_compare
 
 from viewer.accounts import api_tokens
 from viewer.accounts.access import EMPTY_GRANT, Grant, grant_of
+from viewer.accounts.login_sessions import SessionStore
 
 
 @dataclass(frozen=True, slots=True)

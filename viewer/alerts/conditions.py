@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from ingest.clock_tolerance import MAX_SKEW
 from ingest.decoding.span_stats import stats_of
 from viewer.kinds import CHECK
 from viewer.models import AlertRule
@@ -82,7 +83,8 @@ def decide(
 ) -> Decision:
     """Return whether a rule fires after new matches, and its new state."""
     at = int(now.timestamp())
-    entries = [dict(entry) for entry in known if entry["at"] > at - int(_MEMORY.total_seconds())]
+    memory = range(at - int(_MEMORY.total_seconds()) + 1, at + int(MAX_SKEW.total_seconds()) + 1)
+    entries = [dict(entry) for entry in known if int(entry["at"]) in memory]
     added = _new_entries(rule, entries, new_matches, at)
     entries = (entries + added)[-MAX_MATCHES:]
     relevant = _relevant(rule, entries, added, at)

@@ -14,10 +14,11 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.core.mail import EmailMessage
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from ingest.cells import cells_of, learn
+from ingest.clock_tolerance import MAX_SKEW
 from viewer.alerts import encryption, messages, webhooks
 from viewer.models import AlertDelivery, AlertRule
 
@@ -54,17 +55,22 @@ def _find_due(now: datetime) -> dict[int, list[int]]:
     counts = dict(AlertRule.objects.values_list("project_id", "project__cell_count").distinct())
     learn(counts.items())
     cells = cells_of(*counts)
-    due = AlertDelivery.objects.filter(cell__in=cells, state=State.PENDING, next_attempt_at__lte=now)
+    due = AlertDelivery.objects.filter(cell__in=cells, state=State.PENDING).filter(_is_due(now))
     ids: dict[int, list[int]] = {}
     for cell, pk in due.order_by("next_attempt_at").values_list("cell", "id")[:_MAX_CLAIMED]:
         ids.setdefault(cell, []).append(pk)
     return ids
 
 
+def _is_due(now: datetime) -> Q:
+    """Return the condition of deliveries whose time has come, or is further away than any delay: a clock was ahead."""
+    return Q(next_attempt_at__lte=now) | Q(next_attempt_at__gt=now + max(RETRY_DELAYS) + MAX_SKEW)
+
+
 def _claim(cell: int, ids: list[int], now: datetime) -> list[AlertDelivery]:
     """Claim deliveries of one cell, without those that another process has claimed."""
     with transaction.atomic():
-        due = AlertDelivery.objects.filter(cell=cell, id__in=ids, state=State.PENDING, next_attempt_at__lte=now)
+        due = AlertDelivery.objects.filter(cell=cell, id__in=ids, state=State.PENDING).filter(_is_due(now))
         claimed = list(
             with_alerts(due, cell).select_for_update(skip_locked=True, of=("self",)).order_by("next_attempt_at")
         )

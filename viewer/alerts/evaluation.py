@@ -19,6 +19,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from ingest.cells import cells_of, learn
+from ingest.clock_tolerance import MAX_SKEW
 from ingest.models import IngestKey, Session
 from ingest.storage.payloads import decode_data
 from viewer.accounts.access import Right, user_grant
@@ -66,7 +67,7 @@ def evaluate_project(project_id: int, *, now: datetime, min_age: timedelta = tim
     with transaction.atomic():
         # One by one, because a row lock cannot span the nodes of a cluster.
         cursors = [_try_lock(cell) for cell in cells_of(project_id)]
-        if any(cursor is None or now - cursor.evaluated_at < min_age for cursor in cursors):
+        if any(cursor is None or abs(now - cursor.evaluated_at) < min_age for cursor in cursors):
             return 0
         with connection.cursor() as database:
             database.execute("SELECT set_config('statement_timeout', %s, true)", [str(_TIMEOUT_MS)])
@@ -78,7 +79,7 @@ def evaluate_project(project_id: int, *, now: datetime, min_age: timedelta = tim
             cursor.seq = _find_matches(cursor.cell, cursor.seq, matches)
             cursor.evaluated_at = now
             cursor.save(update_fields=["seq", "evaluated_at"])
-        last_received_at = _last_received_at(project_id)
+        last_received_at = _last_received_at(project_id, now)
         return sum(_evaluate_rule(rule, matches, last_received_at, now) for rule in rules)
 
 
@@ -132,6 +133,9 @@ def _evaluate_rule(rule: AlertRule, matches: Matches, last_received_at: datetime
         rule.problem = "The owner no longer has access to the project. Save the rule to take it over."
         rule.save(update_fields=["problem"])
         return 0
+    if rule.last_fired_at is not None and rule.last_fired_at > now + MAX_SKEW:
+        # The clock was ahead. The cool-down would last until then.
+        rule.last_fired_at = None
     if rule.kind == AlertRule.Kind.SILENCE:
         decision = decide_silence(rule, last_received_at, now)
     else:
@@ -189,8 +193,10 @@ def _read_spans(sessions: dict[UUID, Session], after: int, upto: int) -> tuple[l
     return [(*row[:5], decode_data(row[5])) for row in rows], upto
 
 
-def _last_received_at(project_id: int) -> datetime | None:
-    """Return when a project last sent anything, by the server's clock."""
-    newest = IngestKey.objects.filter(project_id=project_id).aggregate(at=Max("last_used_at"))
+def _last_received_at(project_id: int, now: datetime) -> datetime | None:
+    """Return when a project last sent anything, by the server's clock. A time of a clock that was ahead becomes now."""
+    own_keys = IngestKey.objects.filter(project_id=project_id)
+    own_keys.filter(last_used_at__gt=now + MAX_SKEW).update(last_used_at=now)
+    newest = own_keys.aggregate(at=Max("last_used_at"))
     at: datetime | None = newest["at"]
     return at

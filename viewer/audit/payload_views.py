@@ -8,7 +8,7 @@ after `WINDOW`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models.fields.json import KT
@@ -16,6 +16,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from rest_framework.request import Request
 
+from ingest.clock_tolerance import latest_time
 from ingest.models import Project, Session
 from viewer.accounts import access
 from viewer.accounts.access import Grant, Right
@@ -116,7 +117,7 @@ def _record_project_view(
         actor_id=grant.user_id,
         action=action.value,
         project_id=project_id,
-        at__gte=timezone.now() - WINDOW,
+        at__range=_window(),
     )
     if recent.exists():
         return
@@ -137,11 +138,16 @@ def _demands_reason(project_id: int) -> bool:
     return Project.objects.filter(pk=project_id, requires_view_reason=True).exists()
 
 
+def _window() -> tuple[datetime, datetime]:
+    """Return the times of entries that still count. A clock that was ahead may have left later ones."""
+    return timezone.now() - WINDOW, latest_time()
+
+
 def _is_open(user_id: int | None, session: Session) -> bool:
     entries = AuditEntry.objects.annotate(key=KT("detail__session_key")).filter(
         key=str(session.session_key),
         actor_id=user_id,
         action=Action.PAYLOAD_VIEW.value,
-        at__gte=timezone.now() - WINDOW,
+        at__range=_window(),
     )
     return entries.exists()

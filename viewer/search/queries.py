@@ -16,7 +16,6 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.utils import timezone
 
 from ingest.cells import cells_of
 from ingest.models import Session
@@ -155,7 +154,7 @@ def _find(
 
     With `only_exact`, identifiers match as they are, and otherwise only what such a search does not find.
     """
-    oldest, newest = _oldest_day(projects), timezone.now().date()
+    oldest, newest = _days_with_sessions(projects)
     if after is not None:
         newest = min(newest, after[0])
     condition = f"(cell = ANY(%s) AND {_CONDITION}{_HAS_LABEL * len(with_labels)})"
@@ -190,14 +189,15 @@ def _match(row: Sequence[Any], *, is_exact: bool) -> _Match:
     return _Match(cell, key, day, item, seq, trace_id, span_id, None if message is None else bytes(message), is_exact)
 
 
-def _oldest_day(projects: Iterable[int]) -> date:
-    """Return the first day with sessions of these projects, or the future if there are none."""
+def _days_with_sessions(projects: Iterable[int]) -> tuple[date, date]:
+    """Return the first and the last day with sessions of these projects. A clock that was ahead leaves later ones."""
     days = [
         day
         for cell in cells_of(*projects)
-        for day in Session.objects.filter(cell=cell).order_by("day").values_list("day", flat=True)[:1]
+        for order in ("day", "-day")
+        for day in Session.objects.filter(cell=cell).order_by(order).values_list("day", flat=True)[:1]
     ]
-    return min(days, default=date.max)
+    return min(days, default=date.max), max(days, default=date.min)
 
 
 def _results(projects: Mapping[int, Visibility], query: Query, matches: Sequence[_Match]) -> Iterator[Result]:

@@ -7,7 +7,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import OperationalError
+from django.db import OperationalError, connection
+from django.db.migrations.loader import MigrationLoader
 
 from ariadne.runtime.first_run import ADMIN, PEOPLE, prepare
 from ingest.storage.database import distribution
@@ -27,6 +28,7 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, url: str, verbosity: int, admin_only: bool, **_options: Any) -> None:
         try:
+            refuse_unknown_migrations()
             call_command("migrate", verbosity=0, interactive=False)
         except OperationalError as error:
             first_line = str(error).splitlines()[0]
@@ -37,3 +39,15 @@ class Command(BaseCommand):
         prepare(settings.DATA_DIR, url, people=[ADMIN] if admin_only else PEOPLE)
         if verbosity:
             self.stdout.write(f"Ready. The logins and the ingest key are in {settings.DATA_DIR / 'credentials.json'}")
+
+
+def refuse_unknown_migrations() -> None:
+    """Raise an error if another version migrated this database. Its tables may have a form that this one can't read."""
+    loader = MigrationLoader(connection)
+    names = set(loader.applied_migrations or ()) - set(loader.disk_migrations or ())
+    unknown = sorted(f"{app}.{name}" for app, name in names if app in {"ingest", "viewer"})
+    if unknown:
+        raise CommandError(
+            f"another version of Ariadne has migrated this database ({', '.join(unknown)}). Start that version or a"
+            " later one, or restore a backup from before its upgrade into an empty database."
+        )

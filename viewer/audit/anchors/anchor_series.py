@@ -19,6 +19,7 @@ from ingest import metrics
 from ingest.archive import anchor_root
 from ingest.archive.hash_chain import format_time
 from ingest.archive.link_clock import anchor_time
+from ingest.clock_tolerance import latest_time
 from ingest.models import AnchorMark
 from viewer.audit import log
 from viewer.audit.anchors import anchor_file, external_anchors
@@ -139,20 +140,30 @@ def write_if_due(interval: timedelta) -> Anchor | None:
         cursor.execute(_TRY_LOCK)
         # Read the file under the lock, because another process may have written while this one waited.
         (is_locked,) = cursor.fetchone() or (False,)
-        last = anchor_file.read_last()
-        if not is_locked or (last is not None and timezone.now() - last.until < interval):
+        if not is_locked or not _is_due(anchor_file.read_last(), interval):
             return None
         anchor = _append(cursor)
     _publish(anchor)
     return anchor
 
 
+def _is_due(last: Anchor | None, interval: timedelta) -> bool:
+    if last is None:
+        return True
+    if last.until > latest_time():
+        # The clock was ahead. Later anchors continue its time, so it does not tell how old this one is.
+        return _has_changed(read_state())
+    return timezone.now() - last.until >= interval
+
+
+def _has_changed(state: AnchorState) -> bool:
+    """True if anything was added since the newest anchor, or if there is none."""
+    return state.anchor is None or bool(state.entries_after or state.links_after)
+
+
 def write_if_changed() -> Anchor | None:
     """Append an anchor if anything was added since the newest one. Called when the server stops."""
-    state = read_state()
-    if state.anchor is not None and not state.entries_after and not state.links_after:
-        return None
-    return write()
+    return write() if _has_changed(read_state()) else None
 
 
 def _publish(anchor: Anchor) -> None:
