@@ -602,6 +602,33 @@ def test_raw_data_search_steps_through_matches(sign_in: SignIn, compacted_sessio
     assert here.evaluate(place) == page.locator("json-view mark").count() - 1
 
 
+def test_the_axis_of_the_timeline_ends_above_small_prompts(server: Server, sign_in: SignIn) -> None:
+    """Prompts of a tenth of the window fill the chart. One click shows them below the window, and the address keeps it."""
+    session = Session(f"small-{uuid.uuid4().hex[:8]}")
+    sizes = [
+        {"t_est": tokens, "max_tokens": 200_000, "usage_pct": tokens / 200_000} for tokens in (9_000, 16_000, 20_000)
+    ]
+    estimates = [session.span("compact.token_estimate", "compact.token_estimate", data=size) for size in sizes]
+    send(server.ingest_url, server.ingest_key, [session.trace(), *estimates])
+    page = sign_in("operator")
+    page.goto(f"/sessions/{session.session_id}/")
+
+    def labels() -> list[str]:
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="SVG").click()
+        return re.findall(r">([^<]+)</text>", saved.value.path().read_text())
+
+    whole_window = page.get_by_role("button", name="Whole window")
+    expect(whole_window).to_have_attribute("aria-pressed", "false")
+    assert "window 200k ↑" in labels()
+    assert "100k" not in labels()
+    whole_window.click()
+    expect(page).to_have_url(re.compile("height=window"))
+    page.reload()
+    expect(whole_window).to_have_attribute("aria-pressed", "true")
+    assert {"window 200k", "100k"} <= set(labels())
+
+
 def test_timeline_downloads_as_svg_and_png(sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("operator")
     page.goto(f"/sessions/{compacted_session}/")

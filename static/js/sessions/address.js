@@ -14,6 +14,7 @@ export function parseAddress(hash) {
     span: values.get("span") ?? "",
     axis: /** @type {View["axis"]} */ (AXES.includes(axis) ? axis : "turn"),
     gaps: values.get("gaps") === "short",
+    wholeWindow: values.get("height") === "window",
     zoom: zoom.length === 2 && zoom.every(Number.isFinite) ? [zoom[0] ?? 0, zoom[1] ?? 0] : null,
     kind: values.get("kind") ?? "",
     find: values.get("find") ?? "",
@@ -24,12 +25,13 @@ export function parseAddress(hash) {
 }
 
 /** @param {View & { span: string }} state */
-export function formatAddress({ span, axis, gaps, zoom, kind, find, only, layout, tab }) {
+export function formatAddress({ span, axis, gaps, wholeWindow, zoom, kind, find, only, layout, tab }) {
   /** @type {[string, string][]} */
   const values = [
     ["span", span],
     ["axis", axis === "turn" ? "" : axis],
     ["gaps", gaps ? "short" : ""],
+    ["height", wholeWindow ? "window" : ""],
     ["zoom", zoom ? zoom.map(shortNumber).join("~") : ""],
     ["kind", kind],
     ["find", find],

@@ -13,7 +13,7 @@ import { buildTree } from "./tree.js";
  *   facts_by_kind: Record<string, { total: number, kept: number }>, weighted_retention: number | null,
  *   is_lossy: boolean, fallback: string, recovered_errors: string[], sentence: string }} Check
  * @typedef {"spans" | "checks" | "session" | "selected" | "range" | "view" | "lines"} Topic
- * @typedef {{ axis: "turn" | "time" | "tokens", gaps: boolean, zoom: [number, number] | null, kind: string, find: string,
+ * @typedef {{ axis: "turn" | "time" | "tokens", gaps: boolean, wholeWindow: boolean, zoom: [number, number] | null, kind: string, find: string,
  *   only: boolean, layout: "tree" | "flame", tab: string }} View the state of the page that its address contains
  * @typedef {{ [key: string]: any }} Frame
  */
@@ -27,7 +27,7 @@ class Store {
   /** Keys of errors after which a compaction used a fallback. They are warnings. @type {Set<string>} */ recovered = new Set();
   selected = "";
   /** Who chose the selection. The address contains it unless the page did. @type {"reader" | "address" | "page"} */ selectedBy = "page";
-  /** @type {View} */ view = { axis: "turn", gaps: false, zoom: null, kind: "", find: "", only: false, layout: "tree", tab: "" };
+  /** @type {View} */ view = { axis: "turn", gaps: false, wholeWindow: false, zoom: null, kind: "", find: "", only: false, layout: "tree", tab: "" };
   /** Time range that the timeline is zoomed to. @type {[number, number] | null} */ range = null;
   seq = 0;
   /** Sequence number of the loaded checks. Null until they are loaded. @type {number | null} */ checksSeq = null;

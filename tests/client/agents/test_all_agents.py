@@ -34,6 +34,17 @@ def test_every_log_has_a_session_and_stable_events(path: Path) -> None:
     assert json.dumps(events)
 
 
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.parent.name + "/" + path.name[:24])
+def test_a_compaction_has_the_turn_of_the_call_after_it(path: Path) -> None:
+    """Two rows of the session page with one turn number would be two answers to the same question."""
+    earlier: set[int] = set()
+    for event in ingest_events(read(path), session_id="s"):
+        if event.get("kind") == "compact.token_estimate":
+            earlier.add(event["properties"]["turn"])
+        elif event.get("kind") == "compact.check":
+            assert event["properties"]["turn"] not in earlier
+
+
 @pytest.mark.parametrize("damage", [b"\0" * 64 + b"\n", b"[1]\n", b"\xff\xfe{\n", b'{"a":' * 5000 + b"\n"])
 def test_damage_inside_a_log_does_not_stop_the_reader(tmp_path: Path, damage: bytes) -> None:
     """Everything around the damaged line is read."""

@@ -221,7 +221,7 @@ class SessionRecorder:
         number, _ = thread.compactions.setdefault(compaction_id, (thread.compaction_count + 1, EVIDENCE[0]))
         before = tuple(thread.prompt.values())
         compaction = Compaction(compaction_id, number, self.source, at, before, self.format, line=line)
-        compaction.thread, compaction.turn = thread.key, thread.turn_count
+        compaction.thread, compaction.turn = thread.key, thread.turn_count + 1
         return compaction
 
     def compaction(self, compaction: Compaction, name: str, *, newer: Iterable[LogMessage] = ()) -> RecordedSpan | None:

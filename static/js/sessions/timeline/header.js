@@ -7,7 +7,7 @@ import { EVENTS, PARTS } from "./parts.js";
 
 /** @typedef {import("./layout.js").Scale} Scale */
 /**
- * @typedef {{ onScale: (scale: Scale) => void, onShortenGaps: (isOn: boolean) => void, onResetZoom: () => void,
+ * @typedef {{ onScale: (scale: Scale) => void, onShortenGaps: (isOn: boolean) => void, onWholeWindow: (isOn: boolean) => void, onResetZoom: () => void,
  *   onSave: (format: "svg" | "png") => void }} Callbacks
  */
 
@@ -25,6 +25,11 @@ export class TimelineHeader {
     { class: "button", type: "button", "aria-pressed": "false", hidden: true, title: "Draw long idle times short" },
     "Shorten gaps",
   );
+  #wholeWindow = h(
+    "button",
+    { class: "button", type: "button", "aria-pressed": "false", hidden: true, title: "End the axis at the window instead of the largest prompt" },
+    "Whole window",
+  );
   #scales = h("div", { class: "segmented", role: "group", "aria-label": "Axis" });
   #legend = legend();
   #note = h("span", { class: "chart-note faint small" });
@@ -38,10 +43,11 @@ export class TimelineHeader {
       this.#shortenGaps.setAttribute("aria-pressed", String(isOn));
       callbacks.onShortenGaps(isOn);
     });
+    this.#wholeWindow.addEventListener("click", () => callbacks.onWholeWindow(this.#wholeWindow.getAttribute("aria-pressed") !== "true"));
     this.#resetZoom.addEventListener("click", callbacks.onResetZoom);
     const svg = downloadButton("SVG", () => callbacks.onSave("svg"));
     const png = downloadButton("PNG", () => callbacks.onSave("png"));
-    const end = h("div", { class: "end no-print" }, this.#resetZoom, this.#shortenGaps, this.#scales, svg, png);
+    const end = h("div", { class: "end no-print" }, this.#resetZoom, this.#shortenGaps, this.#wholeWindow, this.#scales, svg, png);
     this.element = h("div", { class: "panel-head" }, h("h2", {}, "Tokens"), this.#legend, this.#note, end);
   }
 
@@ -63,14 +69,16 @@ export class TimelineHeader {
   }
 
   /**
-   * @param {{ hasOnlyCalls: boolean, isEmpty: boolean, isZoomed: boolean, skewed: number,
+   * @param {{ hasOnlyCalls: boolean, isEmpty: boolean, isZoomed: boolean, canFit: boolean, isWholeWindow: boolean, skewed: number,
    *   events: Set<import("./layout.js").EventKind> }} state
    */
-  update({ hasOnlyCalls, isEmpty, isZoomed, skewed, events }) {
+  update({ hasOnlyCalls, isEmpty, isZoomed, canFit, isWholeWindow, skewed, events }) {
     for (const item of this.#legend.children) {
       if (item instanceof HTMLElement) item.hidden = item.dataset.event ? !events.has(/** @type {any} */ (item.dataset.event)) : hasOnlyCalls;
     }
     this.#resetZoom.hidden = !isZoomed;
+    this.#wholeWindow.hidden = !canFit;
+    this.#wholeWindow.setAttribute("aria-pressed", String(isWholeWindow));
     this.element.toggleAttribute("data-empty", isEmpty && !skewed && !hasOnlyCalls);
     setText(this.#note, noteOf({ hasOnlyCalls, isEmpty, skewed }));
   }

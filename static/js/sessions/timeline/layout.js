@@ -16,15 +16,15 @@ import { regularTicks, roundStep, timeTicks, tokenTicks, withoutOverlap } from "
  * @typedef {{ index: number, kind: EventKind, span: string, text: string }} LaneEvent
  * @typedef {{ x: number, kind: EventKind, index: number, count: number, events: LaneEvent[] }} LaneMark
  * @typedef {{ before: number, ms: number }} Gap
- * @typedef {{ at: Float64Array, gaps: Gap[], top: number, skewed: number }} Positions
+ * @typedef {{ at: Float64Array, gaps: Gap[], top: number, fittedTop: number, skewed: number }} Positions
  * @typedef {{ left: number, top: number, width: number, height: number }} Plot
  * @typedef {{ from: number, to: number, whole: [number, number], perUnit: number, barWidth: number, isCrowded: boolean }} Axis
- * @typedef {{ bars: Bar[], markers: Marker[], lane: LaneMark[], laneY: number, lines: { name: string, y: number, tokens: number }[],
+ * @typedef {{ bars: Bar[], markers: Marker[], lane: LaneMark[], laneY: number, lines: { name: string, y: number, tokens: number, isBeyond: boolean }[],
  *   ticksY: { y: number, tokens: number }[], ticksX: { x: number, label: string }[], gaps: { x: number, ms: number }[],
  *   y: (tokens: number) => number, from: number, to: number, whole: [number, number], plot: Plot, bottom: number }} Layout
  * @typedef {{ top: number, length: number }} Limits the tokens and the axis length that charts share
  * @typedef {{ width: number, height: number, scale: Scale, zoom: [number, number] | null, events?: LaneEvent[],
- *   limits?: Limits | null, hasGaps?: boolean }} View
+ *   limits?: Limits | null, hasGaps?: boolean, isWholeWindow?: boolean }} View
  */
 
 export const MARGIN = { left: 62, right: 86, top: 26, bottom: 38 };
@@ -38,6 +38,10 @@ const CLUSTER_PX = 72;
 export const EVENT_KINDS = ["error", "overflow", "warning", "reread", "recall"];
 // Idle time longer than this many median pauses is drawn short.
 const GAP_MEDIANS = 8;
+// If no prompt reaches this share of the window, the vertical axis ends above the largest prompt. At a tenth of the
+// window, bars would be stubs of equal height.
+const FIT_BELOW = 0.5;
+const FIT_ROOM = 1.25;
 // Bars narrower than this touch each other.
 const MIN_SPACED_PX = 3;
 const MAX_BAR_PX = 26;
@@ -54,9 +58,11 @@ const LABEL_CHAR_PX = 6.6;
  * @returns {Positions}
  */
 export function positions(checks, scale, shortenGaps) {
-  let top = 1;
-  for (const check of checks) top = Math.max(top, check.window, check.before);
-  return { skewed: 0, ...placeChecks(checks, scale, shortenGaps), top: top * 1.04 };
+  let [largest, window] = [1, 1];
+  for (const check of checks) [largest, window] = [Math.max(largest, check.before), Math.max(window, check.window)];
+  const top = Math.max(largest, window) * 1.04;
+  const fittedTop = largest < FIT_BELOW * window ? largest * FIT_ROOM : top;
+  return { skewed: 0, ...placeChecks(checks, scale, shortenGaps), top, fittedTop };
 }
 
 /** @param {Check[]} checks @param {Scale} scale @param {boolean} shortenGaps */
@@ -102,9 +108,9 @@ function placeByTime(checks, shortenGaps) {
  * @param {View} view
  * @returns {Layout}
  */
-export function layout(checks, { at, gaps, top: ownTop }, view) {
+export function layout(checks, { at, gaps, top: wholeTop, fittedTop }, view) {
   const events = view.events ?? [];
-  const top = Math.max(ownTop, view.limits?.top ?? 0);
+  const top = Math.max(view.isWholeWindow ? wholeTop : fittedTop, view.limits?.top ?? 0);
   const bottom = MARGIN.bottom + (events.length ? LANE_PX : 0);
   const plot = {
     left: MARGIN.left,
@@ -122,7 +128,7 @@ export function layout(checks, { at, gaps, top: ownTop }, view) {
     markers: labelMarkers(clusterMarkers(markers), plot),
     lane: placeLane(events, at, plot, axis),
     laneY: plot.top + plot.height + LANE_PX / 2 + 1,
-    lines: limitLines(checks, y),
+    lines: limitLines(checks, top, y),
     ticksY: ticksY(top, y),
     ticksX: ticksX(bars, plot, axis, view),
     gaps: gaps.map((gap) => ({ ms: gap.ms, x: xOfGap(gap) })).filter(({ x }) => x > plot.left && x < plot.left + plot.width),
@@ -290,8 +296,13 @@ export function resultOf(check) {
   return `${shortTokens(check.before)} → ${check.after === null ? "…" : shortTokens(check.after)}`;
 }
 
-/** Lines for window, cap and trigger of the newest check. @param {Check[]} checks @param {(tokens: number) => number} y */
-function limitLines(checks, y) {
+/**
+ * Lines for window, cap and trigger of the newest check. Those beyond the axis have only a label, at its end.
+ * @param {Check[]} checks
+ * @param {number} top
+ * @param {(tokens: number) => number} y
+ */
+function limitLines(checks, top, y) {
   const newest = checks.findLast((check) => check.window);
   if (!newest) return [];
   const lines = [
@@ -299,7 +310,7 @@ function limitLines(checks, y) {
     { name: "cap", tokens: newest.cap_tokens },
     { name: "trigger", tokens: newest.trigger_tokens },
   ];
-  return lines.filter((line) => line.tokens > 0).map((line) => ({ ...line, y: y(line.tokens) }));
+  return lines.filter((line) => line.tokens > 0).map((line) => ({ ...line, y: y(line.tokens), isBeyond: line.tokens > top }));
 }
 
 /** @param {number} top @param {(tokens: number) => number} y */

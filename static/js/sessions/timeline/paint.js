@@ -37,10 +37,10 @@ export function paint(surface, layout, colors, state) {
   let labelY = Infinity;
   for (const line of [...layout.lines].sort((a, b) => b.y - a.y)) {
     const color = colors[line.name] ?? "";
-    surface.line(plot.left, line.y, right, line.y, color, line.name === "trigger" ? [5, 3] : line.name === "cap" ? [] : [1, 3], 1.25);
+    if (!line.isBeyond) surface.line(plot.left, line.y, right, line.y, color, line.name === "trigger" ? [5, 3] : line.name === "cap" ? [] : [1, 3], 1.25);
     // Cap and window are often two pixels apart. Keep their labels apart.
     labelY = Math.min(line.y + 4, labelY - 12);
-    surface.text(`${line.name} ${shortTokens(line.tokens)}`, right + 6, labelY, color, "left");
+    surface.text(`${line.name} ${shortTokens(line.tokens)}${line.isBeyond ? " ↑" : ""}`, right + 6, labelY, color, "left");
   }
   paintHeights(surface, layout, colors);
   paintLane(surface, layout, colors);

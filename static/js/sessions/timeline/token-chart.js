@@ -39,6 +39,7 @@ export class TokenChart {
   /** @type {[number, number] | null} */ zoom = null;
   /** @type {Scale} */ scale = "turn";
   shortenGaps = false;
+  /** True to draw up to the window also if the prompts are far below it. */ isWholeWindow = false;
   /** Number of checks that have a wrong clock. */ skewed = 0;
   /** Axes that several charts share. @type {Limits | null} */ #limits = null;
   /** @type {Layout | null} */ #layout = null;
@@ -120,10 +121,23 @@ export class TokenChart {
 
   /** Tokens and axis length that this chart needs. Charts with shared axes use the maximum of all. @returns {Limits} */
   get limits() {
-    const { at, top } = this.#place();
+    const { at, top: wholeTop, fittedTop } = this.#place();
+    const top = this.isWholeWindow ? wholeTop : fittedTop;
     const [first, last, count] = [at[0] ?? 0, at[at.length - 1] ?? 0, at.length];
     const step = (count > 1 && (last - first) / (count - 1)) || 1;
     return { top, length: last - first + step };
+  }
+
+  /** True if the prompts are so far below the window that the axis can end above them. */
+  get canFit() {
+    const { top, fittedTop } = this.#place();
+    return fittedTop < top;
+  }
+
+  /** @param {boolean} isOn */
+  showWholeWindow(isOn) {
+    this.isWholeWindow = isOn;
+    this.drawSoon();
   }
 
   /** @param {number} index of a check, or -1 */
@@ -181,8 +195,8 @@ export class TokenChart {
 
   /** @param {number} width @param {number} height @returns {import("./layout.js").View} */
   #view(width, height) {
-    const { scale, zoom, events } = this;
-    return { width, height, scale, zoom, events, limits: this.#limits, hasGaps: this.#place().gaps.length > 0 };
+    const { scale, zoom, events, isWholeWindow } = this;
+    return { width, height, scale, zoom, events, isWholeWindow, limits: this.#limits, hasGaps: this.#place().gaps.length > 0 };
   }
 
   /** Update the buttons, and report the visible times. Runs less often than painting. */

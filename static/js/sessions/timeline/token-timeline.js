@@ -20,6 +20,7 @@ class TokenTimeline extends HTMLElement {
   #header = new TimelineHeader({
     onScale: (scale) => this.#setAxis(scale, this.#chart.shortenGaps),
     onShortenGaps: (isOn) => this.#setAxis(this.#chart.scale, isOn),
+    onWholeWindow: (isOn) => store.setView({ wholeWindow: isOn }),
     onResetZoom: () => this.#chart.setZoom(null),
     onSave: (format) => this.#chart.save(format, `${this.dataset.session}-tokens`, `Tokens per prompt, ${this.dataset.title ?? ""}`),
   });
@@ -50,7 +51,8 @@ class TokenTimeline extends HTMLElement {
   /** Take axis and zoom from the address. The chart's own zoom gets there when it has settled, so another change of the
    * view in between must not undo it. */
   #restore() {
-    const { axis, gaps, zoom } = store.view;
+    const { axis, gaps, wholeWindow, zoom } = store.view;
+    if (wholeWindow !== this.#chart.isWholeWindow) this.#chart.showWholeWindow(wholeWindow);
     if (axis !== this.#chart.scale || gaps !== this.#chart.shortenGaps) this.#chart.setAxis(axis, gaps);
     const isNew = zoom !== this.#restoredZoom;
     this.#restoredZoom = zoom;
@@ -69,6 +71,8 @@ class TokenTimeline extends HTMLElement {
       hasOnlyCalls: store.checks[0]?.is_call ?? false,
       isEmpty: store.checksSeq !== null && !store.checks.length,
       isZoomed: this.#chart.zoom !== null,
+      canFit: this.#chart.canFit,
+      isWholeWindow: this.#chart.isWholeWindow,
       skewed: this.#chart.skewed,
       events: new Set(this.#chart.events.map(({ kind }) => kind)),
     });
