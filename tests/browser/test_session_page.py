@@ -603,7 +603,7 @@ def test_raw_data_search_steps_through_matches(sign_in: SignIn, compacted_sessio
 
 
 def test_the_axis_of_the_timeline_ends_above_small_prompts(server: Server, sign_in: SignIn) -> None:
-    """Prompts of a tenth of the window fill the chart. One click shows them below the window, and the address keeps it."""
+    """Prompts of a tenth of the window fill the chart. One click shows the window, and the address keeps that."""
     session = Session(f"small-{uuid.uuid4().hex[:8]}")
     sizes = [
         {"t_est": tokens, "max_tokens": 200_000, "usage_pct": tokens / 200_000} for tokens in (9_000, 16_000, 20_000)
@@ -620,7 +620,7 @@ def test_the_axis_of_the_timeline_ends_above_small_prompts(server: Server, sign_
 
     whole_window = page.get_by_role("button", name="Whole window")
     expect(whole_window).to_have_attribute("aria-pressed", "false")
-    assert "window 200k ↑" in labels()
+    assert "↑ window 200k" in labels()
     assert "100k" not in labels()
     whole_window.click()
     expect(page).to_have_url(re.compile("height=window"))

@@ -40,7 +40,7 @@ export function paint(surface, layout, colors, state) {
     if (!line.isBeyond) surface.line(plot.left, line.y, right, line.y, color, line.name === "trigger" ? [5, 3] : line.name === "cap" ? [] : [1, 3], 1.25);
     // Cap and window are often two pixels apart. Keep their labels apart.
     labelY = Math.min(line.y + 4, labelY - 12);
-    surface.text(`${line.name} ${shortTokens(line.tokens)}${line.isBeyond ? " ↑" : ""}`, right + 6, labelY, color, "left");
+    surface.text(`${line.isBeyond ? "↑ " : ""}${line.name} ${shortTokens(line.tokens)}`, right + (line.isBeyond ? 1 : 6), labelY, color, "left");
   }
   paintHeights(surface, layout, colors);
   paintLane(surface, layout, colors);
