@@ -33,6 +33,23 @@ def anthropic_rejection(
     return Rejection(message, body, status=status, is_overflow=is_overflow)
 
 
+def gemini_rejection(message: str, *, is_overflow: bool = False) -> Rejection:
+    body = {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}
+    return Rejection(message, body, is_overflow=is_overflow)
+
+
+def gemini_shape_rejection(error: ShapeError) -> Rejection:
+    """Return Gemini's error for a request with a wrong shape."""
+    path = openai_path(error.path[:-1]) or "root"
+    name = str(error.path[-1]) if error.path else ""
+    if error.kind == "unknown":
+        return gemini_rejection(
+            f"Invalid JSON payload received. Unknown name \"{name}\" at '{path}': Cannot find field."
+        )
+    detail = error.detail or "missing"
+    return gemini_rejection(f"Invalid value at '{openai_path(error.path)}': {detail}")
+
+
 def openai_shape_rejection(error: ShapeError) -> Rejection:
     """Return OpenAI's error for a request with a wrong shape."""
     path = openai_path(error.path)

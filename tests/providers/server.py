@@ -1,4 +1,4 @@
-"""A strict provider on the loopback interface: Chat Completions, Responses and Messages.
+"""A strict provider on the loopback interface: Chat Completions, Responses, Messages and Gemini.
 
     with StrictProvider() as provider:
         client = openai.OpenAI(api_key="k", base_url=provider.openai_url)
@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 from urllib.parse import parse_qs, urlsplit
 
-from providers import anthropic_api, chat_api, responses_api
+from providers import anthropic_api, chat_api, gemini_api, responses_api
 from providers.conversation import SECRET, Model, worker
 from providers.ids import new_id
 from providers.rejection import Rejection, openai_rejection
@@ -52,8 +52,8 @@ class Request:
 
     @property
     def messages(self) -> list[Any]:
-        """The messages or input items."""
-        items = self.body.get("messages", self.body.get("input"))
+        """The messages, input items or contents."""
+        items = next((self.body[key] for key in ("messages", "input", "contents") if key in self.body), None)
         return items if isinstance(items, list) else [items]
 
 
@@ -71,6 +71,7 @@ class StrictProvider:
     """Responses for the next requests instead of the model's, such as a rate limit. They are not rejections."""
     store: responses_api.Store = field(default_factory=responses_api.Store)
     signatures: anthropic_api.Signatures = field(default_factory=anthropic_api.Signatures)
+    signed: gemini_api.Signed = field(default_factory=gemini_api.Signed)
     stream_gate: threading.Event = field(default_factory=threading.Event)
     """Streams stop after their third event while this is cleared."""
 
@@ -159,8 +160,17 @@ class StrictProvider:
             case "/v1/messages/count_tokens":
                 anthropic_api.validate(body, self.signatures, is_count=True)
                 return Reply({"input_tokens": anthropic_api.input_tokens(body)})
+            case _ if match := gemini_api.PATH.match(path):
+                return self._gemini(match[1], match[2], body)
             case _:
                 return self._conversation(method, path, body)
+
+    def _gemini(self, model: str, method: str, body: dict[str, Any]) -> Reply:
+        gemini_api.validate(body, self.signed, model=model)
+        if method == "countTokens":
+            return Reply({"totalTokens": gemini_api.input_tokens(body)})
+        self._limit(gemini_api.input_tokens(body), gemini_api.overflow)
+        return gemini_api.reply(body, self.model, self.signed, name=model)
 
     def _conversation(self, method: str, path: str, body: dict[str, Any]) -> Reply:
         """Create, read or change a stored conversation."""
@@ -223,7 +233,7 @@ def _handler(provider: StrictProvider) -> type[BaseHTTPRequestHandler]:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 if isinstance(reply, Rejection):
                     self._send_json(reply.status, reply.body, reply.headers)
-                elif body.get("stream"):
+                elif body.get("stream") or ":streamGenerateContent" in self.path:
                     self._send_events(reply.events)
                 else:
                     self._send_json(200, reply.body)

@@ -21,6 +21,7 @@ from openai.types.chat.chat_completion_message_tool_call_union_param import Chat
 from openai.types.responses.response_input_item_param import ResponseInputItemParam
 from openai.types.responses.response_input_message_content_list_param import ResponseInputContentParam
 from providers.checks import IMAGE, PDF
+from providers.gemini_api import Part
 from providers.shapes import ShapeError, check
 
 Item = dict[str, Any]
@@ -59,6 +60,17 @@ _FIELDS: dict[str, Item] = {
     "configuration_update": {"reasoning": {"effort": "low"}},
     "compaction": {"encrypted_content": "gAAAC0"},
 }
+# Gemini's parts have no types in an SDK: the value of the key that names the part.
+_GEMINI: dict[str, Item] = {
+    "functionCall": {"name": "read", "args": {"path": "a.py"}},
+    "functionResponse": {"name": "read", "response": {"output": "x"}},
+    "inlineData": {"mimeType": "image/png", "data": IMAGE},
+    "fileData": {"mimeType": "application/pdf", "fileUri": "https://generativelanguage.googleapis.com/v1beta/files/a1"},
+    "executableCode": {"language": "PYTHON", "code": "print(17)"},
+    "codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "17"},
+    "toolCall": {"toolType": "GOOGLE_SEARCH_WEB", "args": {"queries": ["batch orders"]}},
+    "toolResponse": {"toolType": "GOOGLE_SEARCH_WEB", "response": {"results": ["A page."]}},
+}
 # The fields of tool calls, which the rows of one kind of content share.
 _BY_CONTENT: dict[Content, Item] = {Content.CALL: {"name": "read", "arguments": "{}", "input": {"path": "a.py"}}}
 _PLACES: dict[str, Place] = {
@@ -84,14 +96,14 @@ NOT_SENT: dict[str, str] = {
     "video_url": "a part of servers that are compatible with OpenAI's, whose rules are not published",
     "item_reference": "names an item that only the server has, so it is never compacted with the others",
     "compaction_trigger": "asks the server to compact, and is no part of a history",
-    **{name: "Gemini has no codec" for name, kind in BLOCK_KINDS.items() if kind.format is Format.GEMINI},
 }
 UNIONS: dict[Format, tuple[Any, ...]] = {
     Format.ANTHROPIC: (BetaContentBlockParam,),
     Format.RESPONSES: (ResponseInputItemParam, ResponseInputContentParam),
     Format.CHAT: (ChatCompletionContentPartParam, ContentArrayOfContentPart, ChatCompletionMessageToolCallUnionParam),
+    Format.GEMINI: (Part,),
 }
-"""The SDKs' types of items, parts and calls."""
+"""The SDKs' types of items, parts and calls. Those of Gemini's API are from its reference."""
 
 
 def place_of(kind: BlockKind, form: Format) -> Place:
@@ -127,6 +139,8 @@ def formats_of(kind: BlockKind) -> set[Format]:
 
 def example(name: str, form: Format, /, **fields: Any) -> Item:
     """Return an example of a row, with these fields."""
+    if form is Format.GEMINI:
+        return {"text": "A thought.", "thought": True} if name == "thought" else {name: {**_GEMINI[name], **fields}}
     kind = BLOCK_KINDS[name]
     hints = _hints_of(name, form)
     given = {key: value for key, value in _BY_CONTENT.get(kind.content, {}).items() if key in hints}

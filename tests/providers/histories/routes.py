@@ -182,6 +182,7 @@ _SHARED: tuple[Route, ...] = (Preflight(), Client(), Generic())
 ROUTES: dict[Format, tuple[Route, ...]] = {
     Format.ANTHROPIC: _SHARED,
     Format.RESPONSES: (*_SHARED, AgentsSdk()),
+    Format.GEMINI: (Preflight(), Generic()),
     # The generic hook guesses the format of a list, and wrongly if chat messages have blocks that others have too.
     Format.CHAT: (
         *(Preflight() if isinstance(route, Generic) else route for route in _SHARED),

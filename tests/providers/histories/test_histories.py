@@ -11,6 +11,7 @@ import pytest
 from compact.messages.block_kinds import BLOCK_KINDS, Format
 from providers.histories.anthropic_history import AnthropicHistory
 from providers.histories.examples import NOT_SENT, UNIONS, example, formats_of, place_of
+from providers.histories.gemini_history import GeminiHistory
 from providers.histories.grammar import Compact, Instruct, Respond, Say, Session, ToolCall, draw_session
 from providers.histories.history import History
 from providers.histories.openai_histories import ChatHistory, ResponsesHistory
@@ -18,7 +19,7 @@ from providers.histories.play import Player
 from providers.histories.reduction import Failure, reduce_session
 from providers.shapes import ShapeError, check
 
-HISTORIES: tuple[type[History], ...] = (AnthropicHistory, ResponsesHistory, ChatHistory)
+HISTORIES: tuple[type[History], ...] = (AnthropicHistory, ResponsesHistory, ChatHistory, GeminiHistory)
 FIRST, COUNT = int(os.environ.get("HISTORIES_FIRST") or 0), int(os.environ.get("HISTORIES_COUNT") or 100)
 
 

@@ -18,8 +18,11 @@ class ApiRules:
     """True if an instruction among the messages must be alone between a turn of the user and one of the assistant."""
     outputs_follow_calls: bool = True
     """True if no other turn may stand between a call and its output."""
+    alternates_roles: bool = False
+    """True if user and assistant must take turns, so that one message has all outputs of a response."""
 
 
 ANTHROPIC_RULES: Final = ApiRules(starts_with_user=True, merges_roles=True, instructions_follow_user=True)
 CHAT_RULES: Final = ApiRules()
 RESPONSES_RULES: Final = ApiRules(outputs_follow_calls=False)
+GEMINI_RULES: Final = ApiRules(starts_with_user=True, alternates_roles=True)

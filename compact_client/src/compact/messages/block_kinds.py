@@ -4,7 +4,8 @@ One row per kind: what it contains, which kind answers it, and what its media is
 pages derive their rules from it, so a new kind is one row. A kind that is not here is kept whole with its neighbors.
 
 Sources, read in November 2026: the request types of the SDKs (`anthropic` 2.8, `openai` 3.49), and the API references
-for extended thinking, server tools, programmatic tool calling, tool search and Gemini's function calling.
+for extended thinking, server tools, programmatic tool calling, tool search and Gemini's function calling. For Gemini's
+parts, those of `google-genai` in August 2026.
 """
 
 from __future__ import annotations
@@ -84,6 +85,14 @@ def _hosted_result(name: str) -> BlockKind:
 
 def _item(name: str, content: Content, **fields: Any) -> BlockKind:
     return BlockKind(name, Format.RESPONSES, content, is_item=True, **fields)
+
+
+def _gemini(name: str, content: Content, **fields: Any) -> BlockKind:
+    return BlockKind(name, Format.GEMINI, content, **fields)
+
+
+def _gemini_hosted(name: str, content: Content, **fields: Any) -> BlockKind:
+    return _gemini(name, content, is_hosted=True, links=(f"{name}.id",), **fields)
 
 
 def _part(name: str, content: Content, **fields: Any) -> BlockKind:
@@ -188,13 +197,17 @@ _ROWS: Final = (
     BlockKind("custom", Format.CHAT, Content.CALL),
     BlockKind("tool_call", Format.CHAT, Content.CALL, answered_by="tool_call_response"),
     BlockKind("tool_call_response", Format.CHAT, Content.RESULT),
-    # Gemini names a part by its only key.
-    BlockKind("functionCall", Format.GEMINI, Content.CALL, answered_by="functionResponse"),
-    BlockKind("functionResponse", Format.GEMINI, Content.RESULT),
-    BlockKind("inlineData", Format.GEMINI, Content.MEDIA, media="file"),
-    BlockKind("fileData", Format.GEMINI, Content.MEDIA, media="file"),
-    BlockKind("executableCode", Format.GEMINI, Content.CALL, is_hosted=True, answered_by="codeExecutionResult"),
-    BlockKind("codeExecutionResult", Format.GEMINI, Content.RESULT, is_hosted=True),
+    # Gemini names a part by its only key. A summary of the model's thoughts is a text with the key `thought`.
+    _gemini("thought", Content.REASONING),
+    _gemini("functionCall", Content.CALL, answered_by="functionResponse"),
+    _gemini("functionResponse", Content.RESULT, aborted={"response": {"error": TEXT}}),
+    _gemini("inlineData", Content.MEDIA, media="file"),
+    _gemini("fileData", Content.MEDIA, media="file"),
+    # Code and tools that the provider runs. A part has an id only if the provider gave it one.
+    _gemini_hosted("executableCode", Content.CALL, answered_by="codeExecutionResult"),
+    _gemini_hosted("codeExecutionResult", Content.RESULT),
+    _gemini_hosted("toolCall", Content.CALL, answered_by="toolResponse"),
+    _gemini_hosted("toolResponse", Content.RESULT),
 )
 BLOCK_KINDS: Final[Mapping[str, BlockKind]] = {kind.name: kind for kind in _ROWS}
 _BY_KEY: Final = {name: kind for name, kind in BLOCK_KINDS.items() if kind.format is Format.GEMINI}
@@ -207,7 +220,7 @@ def kind_of(block: Any) -> BlockKind | None:
     name = block.get("type")
     if isinstance(name, str) and name:
         return BLOCK_KINDS.get(name)
-    return next((kind for key, kind in _BY_KEY.items() if key in block), None)
+    return next((kind for key, kind in _BY_KEY.items() if block.get(key)), None)
 
 
 def linked_ids(block: Any) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compact.messages.block_kinds import BLOCK_KINDS, MediaKind
+from compact.messages.block_kinds import MediaKind, kind_of
 from compact.messages.canonical import PIECE_CHARS
 
 _HEADER_CHARS = 400_000  # enough for the header of a JPEG with a large preview
@@ -25,9 +25,9 @@ _BASE64_BYTES = (string.ascii_letters + string.digits + "+/_-").encode()
 _MIN_OPAQUE_CHARS = 20_000
 _PDF_PAGE = re.compile(rb"/Type\s*/Page(?![s\w])")
 _PDF_COUNT = re.compile(rb"/Count\s+(\d+)")
-_WRAPPERS = ("image_url", "input_audio", "file", "source", "audio", "video_url")
-_CONTENT_FIELDS = ("url", "image_url", "data", "base64", "file_data", "result")
-_TYPE_FIELDS = ("media_type", "mime_type", "format", "filename")
+_WRAPPERS = ("image_url", "input_audio", "file", "source", "audio", "video_url", "inlineData", "fileData")
+_CONTENT_FIELDS = ("url", "image_url", "data", "base64", "file_data", "result", "fileUri")
+_TYPE_FIELDS = ("media_type", "mime_type", "mimeType", "format", "filename")
 _MAGIC: tuple[tuple[bytes, MediaKind], ...] = (
     (b"\x89PNG", "image"),
     (b"\xff\xd8\xff", "image"),
@@ -73,9 +73,9 @@ def text_in_document(part: Mapping[str, Any]) -> str | None:
         return "\n".join(str(text) for text in (part.get("title"), part.get("context"), source["data"]) if text)
     if part.get("type") == "text-plain":
         return str(part.get("text") or "")
-    file = part.get("file")
+    file = part.get("file") or part.get("inlineData")
     data, media_type = _content(file if isinstance(file, Mapping) else part)
-    if isinstance(data, str) and media_type.startswith("text/") and _media_kind(part.get("type")):
+    if isinstance(data, str) and media_type.startswith("text/") and _media_kind(part):
         return _decode(data, len(data)).decode("utf-8", "replace")
     return None
 
@@ -153,10 +153,9 @@ def _find(content: Any, provider: str) -> Iterator[Media]:
         for part in content:
             yield from _find(part, provider)
     elif isinstance(content, Mapping):
-        name = content.get("type")
-        kind = _media_kind(name)
+        kind = _media_kind(content)
         if kind is None:
-            if name == "tool_result" or "image_url" in content:
+            if content.get("type") == "tool_result" or "image_url" in content:
                 yield from _find(
                     {**content, "type": "image"} if "image_url" in content else content["content"], provider
                 )
@@ -164,9 +163,9 @@ def _find(content: Any, provider: str) -> Iterator[Media]:
             yield from _read_part(content, kind, provider)
 
 
-def _media_kind(name: Any) -> MediaKind | None:
-    """Return the kind as which a part with this type is counted, or None for any other part."""
-    row = BLOCK_KINDS.get(name) if isinstance(name, str) else None
+def _media_kind(part: Mapping[str, Any]) -> MediaKind | None:
+    """Return the kind as which a part is counted, or None if it is no attachment."""
+    row = kind_of(part)
     return None if row is None else row.media
 
 

@@ -8,14 +8,16 @@ a user message while a tool runs, the message comes after the output.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compact.messages import Message
 from compact.messages.api_rules import ApiRules
-from compact.messages.codecs.base import Codec
+from compact.messages.codecs.base import ID_OF_NAME, Codec
 from compact.messages.codecs.native import NativeCodec
+from compact.messages.turns import separate
 
 ABORTED = "aborted"
+"""Text of the output of a call without one, and key in `meta` for such calls of a message that has other results."""
 _NATIVE = NativeCodec()
 
 
@@ -38,10 +40,12 @@ def normalize(messages: Sequence[Message], codec: Codec, *, protected_flag: str 
     kept, removed = _remove_orphans(messages, codec, protected_flag)
     kept, moved = _move_outputs(kept, codec.rules)
     missing = _missing_outputs(kept, codec)
-    if not missing:
-        return NormalizedMessages(kept, (), removed, moved)
     added = tuple(message.id or "" for outputs in missing.values() for message in outputs)
-    return NormalizedMessages(_insert_outputs(kept, missing, codec), added, removed, moved)
+    if missing:
+        kept = _insert_outputs(kept, missing, codec)
+    if added or removed or moved:
+        kept = separate(kept, messages, codec)
+    return NormalizedMessages(kept, added, removed, moved)
 
 
 def ensure_call_outputs_present(messages: Sequence[Message], codec: Codec = _NATIVE) -> list[Message]:
@@ -94,21 +98,34 @@ def _late_outputs(messages: Sequence[Message], rules: ApiRules) -> dict[int, lis
 
 def _missing_outputs(messages: Sequence[Message], codec: Codec) -> dict[int, list[Message]]:
     """Return an output for each call without one, by the index of the message with the call."""
-    output_counts: dict[str, int] = {}
-    for message in messages:
-        for call_id in message.answers:
-            output_counts[call_id] = output_counts.get(call_id, 0) + 1
+    unanswered = _unanswered_calls(messages)
     missing: dict[int, list[Message]] = {}
     for index, message in enumerate(messages):
-        for call in message.tool_calls:
+        for position, call in enumerate(message.tool_calls):
             end = _response_end(messages, index) if call.is_hosted else index
-            if end is None or not (call.needs_output or call.is_hosted):
+            if end is None or (index, position) not in unanswered:
                 continue
-            if output_counts.get(call.id, 0) > 0:
-                output_counts[call.id] -= 1
-                continue
-            missing.setdefault(end, []).append(codec.tool_message(call, message, ABORTED, f"aborted-{call.id}"))
+            # Without an id of its own, a call is named by its function, as other calls are.
+            name = f"{call.id}-{message.id}" if call.id.startswith(ID_OF_NAME) else call.id
+            missing.setdefault(end, []).append(codec.tool_message(call, message, ABORTED, f"aborted-{name}"))
     return missing
+
+
+def _unanswered_calls(messages: Sequence[Message]) -> set[tuple[int, int]]:
+    """Return the calls without an output, as the index of their message and their number in it.
+
+    Calls of a function may have the same id. An output then belongs to the newest message with such a call.
+    """
+    open_calls: dict[str, list[tuple[int, int]]] = {}
+    for index, message in enumerate(messages):
+        for call_id in message.answers:
+            if waiting := open_calls.get(call_id):
+                newest = waiting[-1][0]
+                waiting.remove(next(place for place in waiting if place[0] == newest))
+        for position, call in enumerate(message.tool_calls):
+            if call.needs_output or call.is_hosted:
+                open_calls.setdefault(call.id, []).append((index, position))
+    return {place for waiting in open_calls.values() for place in waiting}
 
 
 def _response_end(messages: Sequence[Message], start: int) -> int | None:
@@ -155,8 +172,23 @@ def _insert_outputs(
         # Never insert between two calls of one response. In Anthropic's format the outputs must also come before the
         # next user message, because tool results have to be the first blocks there.
         if pending and not (has_items_per_call and message.tool_calls):
-            repaired.extend(pending)
+            whole = _add_outputs(message, pending, codec) if message.answers else None
+            repaired += [*join_outputs(pending, codec), message] if whole is None else [whole]
             pending = []
-        repaired.append(message)
+        else:
+            repaired.append(message)
         pending.extend(missing.get(index, ()))
-    return repaired + pending
+    return repaired + join_outputs(pending, codec)
+
+
+def join_outputs(outputs: Sequence[Message], codec: Codec) -> list[Message]:
+    """Return outputs as the messages that the API accepts: one for each, or one for all."""
+    whole = codec.add_outputs(outputs[0], outputs[1:]) if len(outputs) > 1 else None
+    return list(outputs) if whole is None else [replace(whole, meta={ABORTED: list(whole.answers)})]
+
+
+def _add_outputs(message: Message, outputs: Sequence[Message], codec: Codec) -> Message | None:
+    """Return a message with results and the outputs of stopped calls, or None if each is a message of its own."""
+    whole = codec.add_outputs(message, outputs)
+    aborted = [call_id for output in outputs for call_id in output.answers]
+    return None if whole is None else replace(whole, meta={**whole.meta, ABORTED: aborted})

@@ -180,9 +180,12 @@ class _Grouper:
         return unit
 
     def _owner(self, call_id: str) -> _Builder | None:
-        """Return the unit of a call: the oldest one without an output, or the one that was answered last."""
+        """Return the unit of a call: the newest one without an output, or the one that was answered last.
+
+        Calls of a function may have the same id, and an earlier one may have been stopped.
+        """
         if pending := self._pending.get(call_id):
-            self._answered[call_id] = pending.pop(0)
+            self._answered[call_id] = pending.pop()
         owner = self._answered.get(call_id)
         return None if owner is None else _root(owner)
 

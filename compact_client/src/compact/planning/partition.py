@@ -168,7 +168,12 @@ def _has_result(unit: Unit, messages: Sequence[Message], tool: str) -> bool:
     """True if a call of this tool has a result in the unit. Parallel calls may have ended without it."""
     calls = {call.id for index in unit.indices for call in messages[index].tool_calls if call.name == tool}
     outputs = [messages[index] for index in unit.indices if messages[index].role == "tool"]
-    return any(calls.intersection(output.answers) or not output.answers for output in outputs if output.text != ABORTED)
+    results = (set(output.answers).difference(output.meta.get(ABORTED, ())) for output in outputs)
+    return any(
+        calls & answers or not output.answers
+        for output, answers in zip(outputs, results, strict=True)
+        if output.text != ABORTED
+    )
 
 
 def partition_units(

@@ -66,7 +66,7 @@ def strip_summary_marks(text: str) -> str:
 
 def spoken_text(message: Message) -> str:
     """Return the text of a message without its reasoning and without its calls."""
-    blocks = message.source.get("content") if message.source else None
+    blocks = message.source.get("content", message.source.get("parts")) if message.source else None
     if not isinstance(blocks, list) or not any(is_reasoning(block) or is_call(block) for block in blocks):
         return message.text
     return text_of([block for block in blocks if not is_reasoning(block) and not is_call(block)])
@@ -160,14 +160,14 @@ def _call(item: Mapping[str, Any]) -> Part:
     arguments = read_arguments(raw)
     pairs = _pairs(arguments)
     text = raw if isinstance(raw, str) and not pairs else json.dumps(arguments, indent=2, ensure_ascii=False)
-    call_id = str(item.get("call_id") or item.get("id") or "")
+    call_id = str(item.get("call_id") or item.get("id") or function.get("id") or "")
     return Part(Content.CALL, text, str(function.get("name") or ""), call_id, pairs)
 
 
 def _result(item: Mapping[str, Any]) -> Part:
     source = item["functionResponse"] if isinstance(item.get("functionResponse"), Mapping) else item
     value = next((source[key] for key in ("output", "content", "response") if source.get(key) is not None), "")
-    call_id = str(item.get("tool_use_id") or item.get("call_id") or "")
+    call_id = str(item.get("tool_use_id") or item.get("call_id") or source.get("id") or "")
     return Part(Content.RESULT, _text(value), str(source.get("name") or ""), call_id)
 
 

@@ -119,11 +119,9 @@ class PartReader:
         inner = next((call[key] for key in _CALL_KEYS if isinstance(call.get(key), Mapping)), call)
         name = inner.get("name") or call.get("type") or ""
         target = CallTarget(str(name), _path_in(inner))
-        for key in ("id", "call_id"):
-            if isinstance(call.get(key), str):
-                self._targets[call[key]] = target
-        if not call.get("id") and not call.get("call_id"):
-            self._targets[str(name)] = target  # Gemini answers a call by the name of its function.
+        ids = [value for value in (call.get("id"), call.get("call_id"), inner.get("id")) if isinstance(value, str)]
+        # Gemini may answer a call by the name of its function.
+        self._targets.update(dict.fromkeys(ids or [str(name)], target))
 
     def _result_name(self, block: Mapping[str, Any]) -> str:
         inner = block["functionResponse"] if isinstance(block.get("functionResponse"), Mapping) else block

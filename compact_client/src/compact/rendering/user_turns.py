@@ -2,7 +2,7 @@
 
 Anthropic's API merges messages of one role that follow each other, rejects a conversation that starts with the
 assistant, and rejects an unfinished tool turn that does not start with its thinking. An instruction among the messages
-must follow a turn of the user, and only the assistant may speak after it.
+must follow a turn of the user, and only the assistant may speak after it. In Gemini's API, the roles must alternate.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from typing import Final
 from compact.messages import Message
 from compact.messages.block_kinds import leads_with_reasoning
 from compact.messages.codecs.base import Codec
+from compact.messages.turns import INSTRUCTIONS, TURN_TEXT, separator
 
 OPENING_TEXT: Final = "(The conversation so far was compacted; its summary follows.)"
-TURN_TEXT: Final = "(Messages after the summary follow.)"
 APPLIED_TEXT: Final = "(This instruction applies from here on.)"
 NEXT_TEXT: Final = "(Another instruction follows.)"
-_INSTRUCTIONS: Final = ("system", "developer")
 
 
 def add_user_turns(prompt: Sequence[Message], original: Sequence[Message], codec: Codec) -> list[Message]:
@@ -57,8 +56,11 @@ class _Turns:
             self._end_instruction(message)
         elif self._last is None and message.role == "assistant" and self._codec.rules.starts_with_user:
             self._add_user(OPENING_TEXT, "opening")
-        elif self._last is not None and _breaks_turn(self._last, message) and not self._follows(message):
-            self._add_user(TURN_TEXT, f"turn-{message.id}")
+        elif self._last is not None and not self._follows(message):
+            if _breaks_turn(self._last, message):
+                self._add_user(TURN_TEXT, f"turn-{message.id}")
+            elif between := separator(self._last, message, self._codec):
+                self._messages.append(between)
         self._messages.append(message)
         self._last = message
 
@@ -90,7 +92,7 @@ class _Turns:
 
 
 def _is_instruction(message: Message) -> bool:
-    return message.role in _INSTRUCTIONS
+    return message.role in INSTRUCTIONS
 
 
 def _breaks_turn(last: Message, message: Message) -> bool:

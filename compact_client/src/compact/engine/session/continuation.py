@@ -46,9 +46,9 @@ def is_replacement(item: Any) -> bool:
     """True for a summary or pointer that a renderer wrote."""
     if isinstance(item, Message):
         return item.is_replacement
-    if not isinstance(item, Mapping) or _role(item) not in ("assistant", "ai"):
+    if not isinstance(item, Mapping) or _role(item) not in ("assistant", "ai", "model"):
         return False
-    return text_of(item.get("content")).startswith(_REPLACEMENT_TAGS)
+    return text_of(item.get("content", item.get("parts"))).startswith(_REPLACEMENT_TAGS)
 
 
 def identity_key(item: Any) -> str:

@@ -12,7 +12,7 @@ from compact.events import PROMPT_PARTS
 from compact.messages import Message
 from compact.messages.api_rules import ApiRules
 from compact.messages.codecs import LANGCHAIN
-from compact.messages.codecs.base import Codec
+from compact.messages.codecs.base import ID_OF_NAME, Codec
 from compact.messages.codecs.langchain import to_langchain
 from compact.messages.codecs.quarantine import decode_item
 from compact.planning.budget import Breakdown, breakdown_part
@@ -219,7 +219,10 @@ def read_items(codec: Codec, items: Sequence[Any], indices: Iterable[int]) -> It
     """Yield the index of each of these items, a copy of it, and the message in it."""
     for index in indices:
         copy = frozen_copy(items[index])
-        yield index, copy, decode_item(codec, to_plain(copy), index)
+        message = decode_item(codec, to_plain(copy), index)
+        if index and message.tool_call_id is not None and message.tool_call_id.startswith(ID_OF_NAME):
+            message = codec.pair(message, to_plain(items[index - 1]))
+        yield index, copy, message
 
 
 def frozen_copy(item: Any) -> Any:

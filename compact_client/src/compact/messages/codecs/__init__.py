@@ -14,6 +14,7 @@ from compact.messages import Message
 from compact.messages.codecs.anthropic import AnthropicCodec
 from compact.messages.codecs.base import Codec
 from compact.messages.codecs.chat import ChatCodec
+from compact.messages.codecs.gemini import GeminiCodec
 from compact.messages.codecs.langchain import LangChainCodec
 from compact.messages.codecs.native import NativeCodec
 from compact.messages.codecs.responses import ResponsesCodec
@@ -22,6 +23,7 @@ __all__ = [
     "AnthropicCodec",
     "ChatCodec",
     "Codec",
+    "GeminiCodec",
     "LangChainCodec",
     "NativeCodec",
     "ResponsesCodec",
@@ -33,13 +35,14 @@ NATIVE = NativeCodec()
 CHAT = ChatCodec()
 RESPONSES = ResponsesCodec()
 ANTHROPIC = AnthropicCodec()
+GEMINI = GeminiCodec()
 LANGCHAIN = LangChainCodec()
 
-_BY_NAME: dict[str, Codec] = {codec.name: codec for codec in (NATIVE, CHAT, RESPONSES, ANTHROPIC, LANGCHAIN)}
+_BY_NAME: dict[str, Codec] = {codec.name: codec for codec in (NATIVE, CHAT, RESPONSES, ANTHROPIC, GEMINI, LANGCHAIN)}
 
 
 def get_codec(name: str) -> Codec:
-    """Return the codec called `native`, `chat`, `responses`, `anthropic` or `langchain`."""
+    """Return the codec called `native`, `chat`, `responses`, `anthropic`, `gemini` or `langchain`."""
     try:
         return _BY_NAME[name]
     except KeyError:
@@ -61,4 +64,6 @@ def detect_codec(items: Sequence[Any]) -> Codec | None:
             return RESPONSES
         if ANTHROPIC.recognizes(item):
             return ANTHROPIC
+        if GEMINI.recognizes(item):
+            return GEMINI
     return None

@@ -12,8 +12,11 @@ from typing import Any, Protocol
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, ToolCall, text_of
 from compact.messages.api_rules import CHAT_RULES, ApiRules
+from compact.messages.block_kinds import CALL_ID, TEXT
 from compact.messages.media import text_in_document
 
+ID_OF_NAME = "function:"
+"""Start of the id of a call that has none, and is known by the name of its function."""
 _TEXT_PARTS = ("text", "input_text")
 
 ChangeOutput = Callable[[str, str], str]
@@ -62,6 +65,14 @@ class Codec(Protocol):
         """Return the message without the outputs of these calls, or None if nothing is left."""
         ...
 
+    def add_outputs(self, message: Message, outputs: Sequence[Message]) -> Message | None:
+        """Return the message with further outputs, or None if each output is a message of its own."""
+        ...
+
+    def pair(self, message: Message, before: Any) -> Message:
+        """Return an output with the ids of the calls in the item before it, for outputs that have no id."""
+        ...
+
 
 class DictCodec:
     """Defaults for formats in which a message is a dict with a role and at most one tool output."""
@@ -91,6 +102,21 @@ class DictCodec:
 
     def without_outputs(self, message: Message, call_ids: Collection[str]) -> Message | None:
         return None if set(message.answers) <= set(call_ids) else message
+
+    def add_outputs(self, message: Message, outputs: Sequence[Message]) -> Message | None:
+        return None
+
+    def pair(self, message: Message, before: Any) -> Message:
+        return message
+
+
+def fill_template(template: Any, call_id: str, text: str) -> Any:
+    """Return the fields of a result with a call id and a text in place of `CALL_ID` and `TEXT`."""
+    if isinstance(template, Mapping):
+        return {key: fill_template(value, call_id, text) for key, value in template.items()}
+    if isinstance(template, list):
+        return [fill_template(value, call_id, text) for value in template]
+    return template.replace(CALL_ID, call_id).replace(TEXT, text) if isinstance(template, str) else template
 
 
 def change_longest_text(content: Any, change: Callable[[str], str]) -> Any:

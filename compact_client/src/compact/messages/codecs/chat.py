@@ -14,6 +14,7 @@ from typing import Any
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall
 from compact.messages.codecs.base import (
+    ID_OF_NAME,
     ChangeOutput,
     DictCodec,
     document_text,
@@ -66,7 +67,7 @@ class ChatCodec(DictCodec):
 
     def tool_message(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
         source: dict[str, Any] = {"role": "tool", "tool_call_id": call.id, "content": text}
-        if call.id.startswith("function:") and "function_call" in (call_message.source or {}):
+        if call.id.startswith(ID_OF_NAME) and "function_call" in (call_message.source or {}):
             source = {"role": "function", "name": call.name, "content": text}
         return Message("tool", text, tool_call_id=call.id, id=message_id, source=source)
 
@@ -84,7 +85,7 @@ class ChatCodec(DictCodec):
 
 def _output_call_id(item: Mapping[str, Any], index: int) -> str:
     if item.get("role") == "function":
-        return f"function:{item.get('name', '')}"
+        return f"{ID_OF_NAME}{item.get('name', '')}"
     call_id = item.get("tool_call_id")
     if not isinstance(call_id, str) or not call_id:
         raise MalformedMessage(index, "is a tool message without a tool_call_id")
@@ -95,7 +96,7 @@ def _calls(item: Mapping[str, Any], index: int) -> tuple[ToolCall, ...]:
     legacy_call = item.get("function_call")
     if isinstance(legacy_call, Mapping):
         name = str(legacy_call.get("name", ""))
-        return (ToolCall(f"function:{name}", name, _json_text(legacy_call.get("arguments"))),)
+        return (ToolCall(f"{ID_OF_NAME}{name}", name, _json_text(legacy_call.get("arguments"))),)
     calls = item.get("tool_calls")
     if not calls:
         return ()

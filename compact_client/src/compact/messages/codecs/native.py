@@ -55,3 +55,9 @@ class NativeCodec:
         if not rest:
             return None
         return replace(message, tool_call_id=rest[0], also_answers=rest[1:])
+
+    def add_outputs(self, message: Message, outputs: Sequence[Message]) -> Message | None:
+        return None
+
+    def pair(self, message: Message, before: Any) -> Message:
+        return message

@@ -14,11 +14,12 @@ from typing import Any
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
 from compact.messages.api_rules import RESPONSES_RULES
-from compact.messages.block_kinds import BLOCK_KINDS, CALL_ID, TEXT, BlockKind, Content, is_item, linked_ids
+from compact.messages.block_kinds import BLOCK_KINDS, BlockKind, Content, is_item, linked_ids
 from compact.messages.codecs.base import (
     ChangeOutput,
     DictCodec,
     document_text,
+    fill_template,
     meta_field,
     require_mapping,
     string_field,
@@ -78,7 +79,11 @@ class ResponsesCodec(DictCodec):
     def tool_message(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
         item = call_message.source or {}
         answer = BLOCK_KINDS[BLOCK_KINDS[item.get("type", "function_call")].answered_by]
-        source: dict[str, Any] = {"type": answer.name, answer.id_key: call.id, **_fill(answer.aborted, call.id, text)}
+        source: dict[str, Any] = {
+            "type": answer.name,
+            answer.id_key: call.id,
+            **fill_template(answer.aborted, call.id, text),
+        }
         if item.get("pending_safety_checks"):
             source["acknowledged_safety_checks"] = item["pending_safety_checks"]
         if item.get("caller"):
@@ -95,15 +100,6 @@ class ResponsesCodec(DictCodec):
         if changed == output:
             return message
         return replace(self.decode({**source, "output": changed}, 0), meta=message.meta, id=message.id)
-
-
-def _fill(template: Any, call_id: str, text: str) -> Any:
-    """Return the fields of a result with a call id and a text in place of `CALL_ID` and `TEXT`."""
-    if isinstance(template, Mapping):
-        return {key: _fill(value, call_id, text) for key, value in template.items()}
-    if isinstance(template, list):
-        return [_fill(value, call_id, text) for value in template]
-    return template.replace(CALL_ID, call_id).replace(TEXT, text) if isinstance(template, str) else template
 
 
 def _change_output(source: Mapping[str, Any], call_id: str, change: ChangeOutput) -> Any:
