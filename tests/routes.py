@@ -29,6 +29,7 @@ ROUTES = {
     "payload": Route("/sessions/{session}/payload/?span={span}", Right.PAYLOAD, has_object=True),
     "payload-access": Route("/sessions/{session}/payload/access/", Right.PAYLOAD, POST, has_object=True),
     "compaction-detail": Route("/sessions/{session}/compactions/1/", Right.SESSIONS, has_object=True),
+    "compaction-of-span": Route("/sessions/{session}/compactions/of/{span}/", Right.SESSIONS, has_object=True),
     "what-if": Route("/sessions/{session}/compactions/1/what-if/", Right.SESSIONS, has_object=True),
     "ledger-previews": Route("/sessions/{session}/compactions/1/messages/", Right.PAYLOAD, has_object=True),
     "rework": Route("/sessions/{session}/compactions/1/regrets/", Right.SESSIONS, has_object=True),

@@ -13,11 +13,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from agent_logs import CLAUDE_CODE_SESSION
 from compact import AriadneExporter, CompactConfig, CompactManager, CompactPolicy, OTLPExporter
-from compact.cli import main
+from compact.cli import exit_codes, main
 from conversations import conversation
 from live_server import Server
 from psycopg.types.json import Jsonb
+from reader import client_of
 from receiver import eventually
 
 LOGS = Path(__file__).resolve().parent.parent / "fixtures" / "logs"
@@ -67,6 +69,26 @@ def api_token(server: Server, username: str, scopes: list[str]) -> str:
             (Jsonb(scopes), hashlib.sha256(token.encode()).hexdigest(), username),
         )
     return token
+
+
+@pytest.mark.req("A-CAP-1")
+def test_the_addresses_of_an_import_lead_to_the_pages_of_its_compactions(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first compaction lost nothing, so the address leads to the second one. An unknown span has no page."""
+    session_id = f"import-{uuid.uuid4().hex[:8]}"
+    assert main([
+        "import", str(CLAUDE_CODE_SESSION), "--session-id", session_id, "--json",
+        "--url", server.url, "--key", server.ingest_key,
+    ]) == exit_codes.UNREADABLE  # fmt: skip
+    worst = json.loads(capsys.readouterr().out)["worst_compactions"]
+    assert [loss["compaction"] for loss in worst] == [2]
+    with client_of(server, "developer") as browser:
+        for loss in worst:
+            page = browser.get(loss["url"])
+            assert page.status_code == 200
+            assert page.url.path == f"/sessions/{session_id}/compactions/{loss['compaction']}/"
+        assert browser.get(f"/sessions/{session_id}/compactions/of/none/").status_code == 404
 
 
 @pytest.mark.req("K-UI-2", "P-CLI-1")

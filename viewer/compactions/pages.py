@@ -9,7 +9,7 @@ from html import escape
 from typing import Any, Literal
 
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import slugify
@@ -29,6 +29,7 @@ from viewer.compactions.lineage import previous_summary, summary_text, version_l
 from viewer.compactions.lost_facts import LostFact, in_sentences, lost_facts, source_ids
 from viewer.compactions.page_parts import FIRST_LINES, ContentParts, LedgerPart, SummaryPart
 from viewer.compactions.parts_cache import read_all_lines, read_parts
+from viewer.compactions.restore_commands import restore_commands
 from viewer.compactions.session_replay import CannotPlan, Step
 from viewer.compactions.what_if import STRATEGIES, Choice, Source, plan_again, replay
 from viewer.costs.session_report import compaction_effect
@@ -80,6 +81,17 @@ def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpRespo
     )
 
 
+@access.requires(Right.SESSIONS)
+def compaction_of_span(request: HttpRequest, name: str, span: str) -> HttpResponse:
+    """Redirect to the page of the compaction with a span. A program knows its spans, but not their numbers here."""
+    session = access.get_session(access.request_grant(request), name, Right.SESSIONS)
+    compactions = session_checks(session, payload_views.sight(request, session).visibility).compactions()
+    for number, check in enumerate(compactions, start=1):
+        if any(row.span_id == span for row in check.spans.values()):
+            return redirect("compaction-detail", session_name(session), number)
+    raise Http404("No such compaction.")
+
+
 def _compaction_context(request: HttpRequest, compaction: Compaction) -> dict[str, Any]:
     session, check, compactions, number = compaction.session, compaction.check, compaction.all, compaction.number
     public, content = read_parts(session, compactions, number, has_content=compaction.sight.has_content)
@@ -97,6 +109,7 @@ def _compaction_context(request: HttpRequest, compaction: Compaction) -> dict[st
         **texts,
         "check": check,
         "losses": describe_losses(check),
+        "restore_commands": restore_commands(session.session_id),
         "count": len(compactions),
         "previous": number - 1 if number > 1 else None,
         "next": number + 1 if number < len(compactions) else None,

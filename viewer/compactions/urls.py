@@ -25,6 +25,7 @@ compaction_patterns = [
 ]
 
 urlpatterns = [
+    path("sessions/<path:name>/compactions/of/<str:span>/", pages.compaction_of_span, name="compaction-of-span"),
     path("sessions/<path:name>/compactions/<int:number>/", include(compaction_patterns)),
     path("sessions/<path:name>/messages/<str:digest>/", pages.message, name="message"),
     path("compare/", comparison_pages.compare, name="compare"),

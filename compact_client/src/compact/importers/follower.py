@@ -23,6 +23,7 @@ from compact.agents.registry import BY_NAME
 from compact.importers.discovery import LogFilter, LogLocation
 from compact.importers.log_file import LogFile, Position, Step
 from compact.importers.log_source import change_time_of, size_of, status_of
+from compact.importers.losses import CompactionLoss, find_losses, worst_losses
 from compact.importers.upload import Undelivered, Upload
 from compact.importers.watch_state import WatchState
 from compact.recording import ArchiveTranscript
@@ -48,12 +49,15 @@ class FileReport:
     skipped: list[tuple[int, str]] = field(default_factory=list)
     """The line numbers that could not be read, with the reasons."""
     problem: str | None = None
+    losses: list[CompactionLoss] = field(default_factory=list)
+    """The compactions that lost the most facts."""
     position: Position = field(default_factory=Position)
 
     def add(self, step: Step, log: LogFile) -> None:
         """Add the result of a step."""
         self.session, self.source = log.session_id, log.agent.name if log.agent else None
         self.compactions += sum(span.compaction is not None for span in step.spans)
+        self.losses = worst_losses([*self.losses, *find_losses(step.events)])
         self.bytes_read += step.bytes_read
         self.skipped += [(line.line, line.reason) for line in step.skipped]
         self.position = log.position

@@ -16,11 +16,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from compact.agents.registry import AGENTS
-from compact.cli import exit_codes, output
+from compact.cli import exit_codes, loss_report, output
 from compact.cli.terminal import escape_line
 from compact.importers.discovery import LogFilter, LogLocation
 from compact.importers.follower import FileReport, Importer, ImportOptions, default_jobs
 from compact.importers.log_source import size_of
+from compact.importers.losses import worst_losses
 from compact.importers.upload import DryRun, ServerUpload, Undelivered
 from compact.importers.watch_state import WatchState
 
@@ -65,6 +66,8 @@ def watch(options: argparse.Namespace) -> int:
         for report in reports if options.json else ():
             output.line(_row(report))
         _print_rows(reports, options)
+        if not options.json:
+            loss_report.write(reports, options.url)
         return _follow(importer, logs, reports, options)
     except KeyboardInterrupt:
         if not options.json:
@@ -154,10 +157,15 @@ def _explain_nothing(logs: LogFilter) -> str:
 
 def _finish(reports: list[FileReport], options: argparse.Namespace) -> int:
     sent = 0 if options.dry_run else sum(report.events for report in reports)
+    url = None if options.dry_run else options.url
     if options.json:
-        output.document({"logs": [_row(report) for report in reports], "sent": sent, "rejected": 0})
+        rows = [_row(report) for report in reports]
+        worst = worst_losses(loss for report in reports for loss in report.losses)
+        losses = [loss_report.to_dict(loss, url) for loss in worst]
+        output.document({"logs": rows, "sent": sent, "rejected": 0, "worst_compactions": losses})
     else:
         _print_rows(reports, options)
+        loss_report.write(reports, url)
     _print_skipped(reports)
     return _exit_code(reports)
 
@@ -202,6 +210,7 @@ def _print_news(report: FileReport, options: argparse.Namespace) -> None:
         compactions = f", {report.compactions} compaction{'s' if report.compactions > 1 else ''}"
         news = f"{report.events} events{compactions if report.compactions else ''}"
         sys.stdout.write(f"{datetime.now():%H:%M:%S}  {report.source}  {escape_line(report.session)}  {news}\n")
+        sys.stdout.writelines(line + "\n" for loss in report.losses for line in loss_report.lines(loss, options.url))
         sys.stdout.flush()
     _print_skipped([report])
 
