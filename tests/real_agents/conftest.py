@@ -25,6 +25,8 @@ PACKAGES = {
     "claude-old": ("@anthropic-ai/claude-code@2.1.197", "claude"),
     "claude-new": ("@anthropic-ai/claude-code@2.1.327", "claude"),
     "codex": ("@openai/codex@0.169.0", "codex"),
+    "gemini": ("@google/gemini-cli@0.61.0", "gemini"),
+    "opencode": ("opencode-ai@1.18.33", "opencode"),
 }
 
 

@@ -12,5 +12,5 @@ def restore_commands(session_id: str) -> list[tuple[str, str]]:
     return [
         ("Print what was lost, short enough to paste into the agent", f"compactctl uncompact --server {session}"),
         ("Search the whole session", f"compactctl uncompact --server --query 'a few words' {session}"),
-        ("Let Claude Code ask for it by itself", "compactctl mcp install claude-code"),
+        ("Let Claude Code ask for it, or codex, gemini-cli, opencode", "compactctl mcp install claude-code"),
     ]

@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 import pytest
-from compact.agents.claude_code.mcp_settings import UnsafeSettings, add_server, installed_server, remove_server
 from compact.cli import main
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
@@ -195,61 +194,3 @@ async def test_the_official_client_uses_every_tool_over_stdio(home: Path) -> Non
         for name in (BOB, str(home / ".claude" / "projects" / "-bob" / f"{BOB}.jsonl")):
             assert "BOB-" not in await call(client, "recall", query="queue broker", session=name)
         assert "BOB-" not in await call(client, "search", query="BOB-queue")
-
-
-def test_registration_keeps_everything_else(tmp_path: Path, capsys: Any) -> None:
-    file = tmp_path / "claude.json"
-    other = '"other": {"command": "x", "args": [1,2]}'
-    text = f'{{\n\t"theme":   "dark",\n\t"mcpServers": {{\n\t\t{other}\n\t}},\n\t"é": "ü"\n}}\n'
-    file.write_text(text)
-    file.chmod(0o600)
-    for _ in range(2):
-        assert main(["mcp", "install", "claude-code", "--settings", str(file)]) == 0
-    settings = json.loads(file.read_text())
-    assert settings["mcpServers"]["other"] == {"command": "x", "args": [1, 2]}
-    assert settings["mcpServers"]["ariadne"]["args"][-1] == "mcp"
-    assert '"theme":   "dark"' in file.read_text() and file.stat().st_mode & 0o777 == 0o600
-    assert main(["mcp", "status", "claude-code", "--settings", str(file)]) == 0
-    assert main(["mcp", "uninstall", "claude-code", "--settings", str(file)]) == 0
-    assert file.read_text() == text
-    assert main(["mcp", "status", "claude-code", "--settings", str(file)]) == 1
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{}",
-        '{"a": 1}',
-        '{"mcpServers": {}, "a": 1}',
-        '{\r\n  "a": 1\r\n}\r\n',
-        "\ufeff{}",
-        '{"a":{"mcpServers":1}}',
-    ],
-)
-def test_any_json_can_be_edited_and_restored(text: str) -> None:
-    server = {"command": "compactctl", "args": ["mcp"]}
-    added = add_server(text, server)
-    assert installed_server(added) == server
-    assert add_server(added, server) == added
-    before = json.loads(text.removeprefix("\ufeff")) if text.strip("\ufeff") else {}
-    before.pop("mcpServers", None)
-    assert json.loads(remove_server(added).removeprefix("\ufeff")) == before
-
-
-def test_comments_and_trailing_commas_stay() -> None:
-    text = '{\n  // servers of the team\n  "mcpServers": {\n    "db": {"command": "x"}, // read only\n  },\n}\n'
-    added = add_server(text, {"command": "compactctl"})
-    assert installed_server(added) == {"command": "compactctl"}
-    assert "// servers of the team" in added and "// read only" in added
-    assert remove_server(added) == text
-
-
-@pytest.mark.parametrize("text", ['{"a": 1 // comment\n "b": 2}', "[]", '{"mcpServers": []}', "{"])
-def test_settings_that_cannot_be_edited_safely_are_left_alone(text: str, tmp_path: Path, capsys: Any) -> None:
-    with pytest.raises(UnsafeSettings):
-        add_server(text, {"command": "x"})
-    file = tmp_path / "claude.json"
-    file.write_text(text)
-    assert main(["mcp", "install", "--settings", str(file)]) == 3
-    assert file.read_text() == text

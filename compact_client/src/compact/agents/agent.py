@@ -59,6 +59,9 @@ class McpSettings:
     """The settings of an agent that name its MCP servers. The edits are like those of `Hooks`."""
 
     settings_file: Callable[[str], Path]
+    """Returns the settings of a scope: `user` or `project`."""
+    entry: Callable[[Sequence[str]], dict[str, Any]]
+    """Returns the form that the settings have for a server that a command starts."""
     add: Callable[[str, dict[str, Any]], str]
     remove: Callable[[str], str]
     installed: Callable[[str], dict[str, Any] | None]

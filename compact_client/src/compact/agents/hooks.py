@@ -21,8 +21,10 @@ class Hooks:
     agent: str
     """The name of the agent."""
     events: tuple[str, ...]
+    scopes: tuple[str, ...]
+    """The settings that the agent has: of the user, of a project, and of a project on this machine only."""
     settings_file: Callable[[str], Path]
-    """Returns the settings of a scope: `user`, `project` or `local`."""
+    """Returns the settings of a scope."""
     add: Callable[[str, str], str]
     """Returns the settings with our hooks, which run a command."""
     remove: Callable[[str], str]
@@ -34,11 +36,18 @@ class Hooks:
     """The event after which the prompt is archived."""
     settle_s: Mapping[str, float]
     """The seconds after an event until the log has it."""
+    next_step: str = ""
+    """The step of the user after the installation."""
 
     @property
     def call(self) -> str:
         """The arguments of `compactctl` in our hooks, by which they are recognized."""
-        return f"hooks run {self.agent}"
+        return hook_call(self.agent)
+
+
+def hook_call(agent: str) -> str:
+    """Return the arguments of `compactctl` in the hooks of an agent."""
+    return f"hooks run {agent}"
 
 
 def hooks_of(agent: str) -> Hooks | None:

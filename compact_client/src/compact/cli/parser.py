@@ -168,7 +168,8 @@ def _add_mcp(commands: Any) -> None:
         f"over the local logs of {titles('and')}. Only sessions of --directory,\n"
         "default the current one, can be read. Answers are redacted. Needs pip install 'compact-client[mcp]'.\n\n"
         "install, uninstall and status register the server with an agent, without changing its other settings.",
-        example="  compactctl mcp install claude-code\n  compactctl mcp --directory ~/app",
+        example="  compactctl mcp install claude-code\n  compactctl mcp install codex --all-projects\n"
+        "  compactctl mcp --directory ~/app",
     )
     command.add_argument("action", nargs="?", choices=["serve", "install", "uninstall", "status"], default="serve")
     command.add_argument("agent", nargs="?", choices=[agent.name for agent in WITH_MCP], default=WITH_MCP[0].name)
@@ -355,6 +356,7 @@ def _add_hooks(commands: Any) -> None:
         "run and deliver are what the hooks call.",
         example="  compactctl hooks install claude-code\n"
         "  compactctl hooks install claude-code --scope project     # .claude/settings.json of this project\n"
+        "  compactctl hooks install codex                           # ~/.codex/hooks.json\n"
         "  compactctl hooks status claude-code",
     )
     hooked = [agent.name for agent in WITH_HOOKS]

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from agent_logs import CLAUDE_CODE_SESSION as LOG
 from compact.agents import jsonc
-from compact.agents.claude_code import hook_settings
+from compact.agents.claude_code.hooks import HOOKS
 from compact.cli import exit_codes, main
 from receiver import Answer, Receiver, eventually
 
-COMMAND = f"/opt/bin/compactctl {hook_settings.MARKER}"
+COMMAND = f"/opt/bin/compactctl {HOOKS.call}"
 OTHER = {"matcher": "manual", "hooks": [{"type": "command", "command": "echo a, b // c", "timeout": 60}]}
 SETTINGS = [
     "{}",
@@ -39,7 +39,7 @@ SETTINGS = [
 def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    for name in ("XDG_STATE_HOME", "CLAUDE_CONFIG_DIR", "ARIADNE_URL", "ARIADNE_API_KEY"):
+    for name in ("XDG_STATE_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "ARIADNE_URL", "ARIADNE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
@@ -48,10 +48,10 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_install_adds_only_our_hooks_and_uninstall_restores_the_file(text: str) -> None:
     """Other hooks, key order, comments, indentation and line ends stay. Installing twice changes nothing."""
     before = jsonc.parse(text).value
-    installed = hook_settings.add_hooks(text, COMMAND)
+    installed = HOOKS.add(text, COMMAND)
     after = jsonc.parse(installed).value
-    assert set(hook_settings.installed_events(installed)) == set(hook_settings.EVENTS)
-    assert hook_settings.add_hooks(installed, COMMAND) == installed
+    assert set(HOOKS.installed(installed)) == set(HOOKS.events)
+    assert HOOKS.add(installed, COMMAND) == installed
     assert {key: value for key, value in after.items() if key != "hooks"} == {
         key: value for key, value in before.items() if key != "hooks"
     }
@@ -61,9 +61,9 @@ def test_install_adds_only_our_hooks_and_uninstall_restores_the_file(text: str) 
     for comment in ("// mine", "// the model", '/* old: "sonnet" */', "// last", "// end", "// keep"):
         assert installed.count(comment) == text.count(comment)
     assert ("\r\n" in text) == ("\r\n" in installed)
-    assert hook_settings.remove_hooks(installed) == text
-    moved = hook_settings.add_hooks(installed, f"/new/compactctl {hook_settings.MARKER}")
-    assert set(hook_settings.installed_events(moved).values()) == {f"/new/compactctl {hook_settings.MARKER}"}
+    assert HOOKS.remove(installed) == text
+    moved = HOOKS.add(installed, f"/new/compactctl {HOOKS.call}")
+    assert set(HOOKS.installed(moved).values()) == {f"/new/compactctl {HOOKS.call}"}
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,7 @@ def test_install_status_and_uninstall(scope: str, name: str, home: Path, capsys:
     assert main(["hooks", "install", *arguments, "--key", "secret-key"]) == exit_codes.OK
     assert path.stat().st_mode & 0o777 == 0o600
     (backup,) = path.parent.glob("*.bak")
+    assert backup.stat().st_mode & 0o777 == 0o600
     assert "// mine" in backup.read_text()
     assert "secret-key" not in path.read_text()
     capsys.readouterr()
@@ -106,6 +107,16 @@ def test_install_status_and_uninstall(scope: str, name: str, home: Path, capsys:
     assert path.read_text() == '{\n  "model": "opus" // mine\n}\n'
     server = home / ".local/state/compact/hooks/config/server.json"
     assert server.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "codex"])
+def test_uninstall_removes_a_file_that_install_created(agent: str, home: Path) -> None:
+    """The agent finds no file, as before."""
+    path = home / {"claude-code": ".claude/settings.json", "codex": ".codex/hooks.json"}[agent]
+    assert main(["hooks", "install", agent]) == exit_codes.OK
+    assert path.is_file()
+    assert main(["hooks", "uninstall", agent]) == exit_codes.OK
+    assert not path.exists()
 
 
 @pytest.mark.parametrize(

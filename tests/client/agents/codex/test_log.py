@@ -64,3 +64,26 @@ def test_a_codex_log_is_read_as_a_responses_conversation() -> None:
     ]  # fmt: skip
     assert [span.kind for span in conversation.spans] == ["user", "generation", "tool", "generation", "compaction"]
     assert [span.usage["input_tokens"] for span in conversation.spans if span.kind == "generation"] == [2000, 2500]
+
+
+def test_the_answer_with_a_summary_is_no_message_of_the_prompt() -> None:
+    """Codex 0.169 logs it before the compaction. Counted as one, it would have facts that were kept."""
+    text = {"type": "input_text", "text": "Never deploy on Fridays."}
+    asked = {"type": "message", "role": "user", "content": [text]}
+    answer = {
+        "type": "message",
+        "id": "m2",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "A brief."}],
+    }
+    records = [
+        {"type": "session_meta", "payload": {"id": "codex-1", "cwd": "/repo"}},
+        {"type": "response_item", "payload": asked},
+        {"type": "response_item", "payload": answer, "metadata": {"compaction_output": True}},
+        {"type": "compacted", "payload": {"message": "A brief.", "replacement_history": [answer]}},
+    ]
+    lines = "\n".join(json.dumps({"timestamp": "2026-11-16T04:00:00.000Z", **record}) for record in records)
+    conversation = read_conversation(lines)
+    (compaction,) = [span.compaction for span in conversation.spans if span.compaction]
+    assert [message.item["role"] for message in compaction.before] == ["user"]
+    assert len(spans(conversation, "generation")) == 1

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from compact.agents.claude_code import NAME, hook_settings
-from compact.agents.hooks import Hooks
+from compact.agents.claude_code import NAME
+from compact.agents.hook_settings import HookSettings
+from compact.agents.hooks import Hooks, hook_call
+
+_TIMEOUTS_S = {"PreCompact": 10, "PostCompact": 10, "SessionStart": 10, "SessionEnd": 10}
+_SETTINGS = HookSettings(_TIMEOUTS_S, hook_call(NAME))
 
 
 def settings_file(scope: str) -> Path:
@@ -19,11 +23,12 @@ def settings_file(scope: str) -> Path:
 
 HOOKS = Hooks(
     agent=NAME,
-    events=hook_settings.EVENTS,
+    events=_SETTINGS.events,
+    scopes=("user", "project", "local"),
     settings_file=settings_file,
-    add=hook_settings.add_hooks,
-    remove=hook_settings.remove_hooks,
-    installed=hook_settings.installed_events,
+    add=_SETTINGS.add,
+    remove=_SETTINGS.remove,
+    installed=_SETTINGS.find_installed,
     fields=("session_id", "transcript_path", "cwd", "hook_event_name", "trigger", "source", "reason"),
     before_compaction="PreCompact",
     # The boundary and the summary are written after the hook has started.

@@ -1,1 +1,3 @@
-"""Codex: its logs, and the texts that it writes itself."""
+"""Codex: its logs, the texts that it writes itself, its hooks and its settings."""
+
+NAME = "codex"

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from compact.agents.codex import NAME
 from compact.agents.codex.history import apply_history, keep_user_messages
 from compact.agents.codex.notices import is_notice
 from compact.agents.log_records import LogRecord
@@ -22,7 +23,6 @@ from compact.messages.json_values import as_count, as_list, as_mapping, as_text,
 from compact.messages.usage import Usage
 from compact.recording import RecordedSpan, SessionLink, SessionRecorder
 
-NAME = "codex"
 # The last ones are for logs from before September 2025, whose lines are items.
 CONTENT = ("payload", "content", "output", "arguments", "input", "action", "summary")
 RECORDS = {"session_meta", "response_item", "event_msg", "turn_context", "compacted"}
@@ -137,7 +137,9 @@ class CodexParser:
         if not is_copied:
             self.recorder.note_time(at)
         message = LogMessage(_item_id(item, record.digest), dict(item), at, record.line)
-        self.recorder.add(message)
+        # The answer with a summary is logged before its compaction, and was never a part of the prompt.
+        if not as_mapping(record.value.get("metadata")).get("compaction_output"):
+            self.recorder.add(message)
         if not is_copied:
             self._add_spans(item, message, at)
 

@@ -2,6 +2,7 @@
 
 from compact.agents.agent import Agent
 from compact.agents.gemini import log
+from compact.agents.gemini.mcp_settings import MCP
 
 AGENT = Agent(
     name=log.NAME,
@@ -14,4 +15,5 @@ AGENT = Agent(
     recognizes=log.is_log_line,
     parser=log.GeminiParser,
     content=log.CONTENT,
+    mcp=MCP,
 )

@@ -2,6 +2,7 @@
 
 from compact.agents.agent import Agent
 from compact.agents.opencode import log, storage
+from compact.agents.opencode.mcp_settings import MCP
 
 AGENT = Agent(
     name=log.NAME,
@@ -15,4 +16,5 @@ AGENT = Agent(
     parser=log.OpencodeParser,
     content=log.CONTENT,
     storage=storage,
+    mcp=MCP,
 )

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
+import shlex
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from compact.agents.agent import McpSettings
+from compact.agents.json_servers import NAME
 from compact.agents.registry import BY_NAME
-from compact.cli import exit_codes, extras, output
-
-_NAME = "ariadne"
+from compact.cli import exit_codes, extras, output, settings_file
 
 
 def mcp(options: argparse.Namespace) -> int:
@@ -25,21 +23,40 @@ def mcp(options: argparse.Namespace) -> int:
     settings = agent.mcp
     assert settings is not None
     file = Path(options.settings).expanduser() if options.settings else settings.settings_file(options.scope)
-    text = file.read_bytes().decode("utf-8") if file.exists() else ""
+    text = settings_file.edit(file, lambda: settings_file.read(file))
     if options.action == "status":
-        return _print_status(file, settings.installed(text), options)
-    changed = settings.add(text, _server(options)) if options.action == "install" else settings.remove(text)
-    if changed != text:
-        _write(file, changed)
+        return _print_status(file, settings_file.edit(file, lambda: settings.installed(text)), options)
+    change = _install if options.action == "install" else _uninstall
+    changed = settings_file.edit(file, lambda: change(settings, file, text, options))
     if options.json:
         output.document({"file": str(file), "changed": changed != text, "server": settings.installed(changed)})
     elif options.action == "install":
         state = "Registered" if changed != text else "Already registered"
-        sys.stdout.write(f"{state} the MCP server `{_NAME}` in {file}. Restart {agent.title} to use it.\n")
+        sys.stdout.write(f"{state} the MCP server `{NAME}` in {file}. Restart {agent.title} to use it.\n")
     else:
-        state = "Removed" if changed != text else "There was no"
-        sys.stdout.write(f"{state} MCP server `{_NAME}` in {file}.\n")
+        state = "Removed the" if changed != text else "There was no"
+        sys.stdout.write(f"{state} MCP server `{NAME}` in {file}.\n")
     return exit_codes.OK
+
+
+def _install(settings: McpSettings, file: Path, text: str, options: argparse.Namespace) -> str:
+    changed = settings.add(text, settings.entry(_command(options)))
+    if changed != text:
+        settings_file.write(file, text, changed)
+    return changed
+
+
+def _uninstall(settings: McpSettings, file: Path, text: str, options: argparse.Namespace) -> str:
+    server = settings.installed(text)
+    if server is None:
+        return text
+    return settings_file.uninstall(
+        file,
+        text,
+        add=lambda old: settings.add(old, server),
+        remove=settings.remove,
+        is_installed=lambda old: settings.installed(old) is not None,
+    )
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -51,15 +68,15 @@ def _serve(options: argparse.Namespace) -> int:
     return exit_codes.OK
 
 
-def _server(options: argparse.Namespace) -> dict[str, Any]:
-    command = shutil.which("compactctl")
-    call = [command] if command else [sys.executable, "-m", "compact.cli"]
-    arguments = [*call[1:], "mcp"]
+def _command(options: argparse.Namespace) -> list[str]:
+    """Return the command that an agent starts. Settings that a team shares must not name a path of this machine."""
+    installed = "compactctl" if options.scope == "project" else shutil.which("compactctl")
+    command = [*([installed] if installed else [sys.executable, "-m", "compact.cli"]), "mcp"]
     if options.directory:
-        arguments += ["--directory", str(Path(options.directory).expanduser().resolve())]
+        command += ["--directory", str(Path(options.directory).expanduser().resolve())]
     if options.all_projects:
-        arguments.append("--all-projects")
-    return {"type": "stdio", "command": call[0], "args": arguments}
+        command.append("--all-projects")
+    return command
 
 
 def _print_status(file: Path, server: dict[str, Any] | None, options: argparse.Namespace) -> int:
@@ -68,24 +85,7 @@ def _print_status(file: Path, server: dict[str, Any] | None, options: argparse.N
     elif server is None:
         sys.stdout.write(f"Not registered in {file}.\n")
     else:
-        command = " ".join([str(server.get("command")), *map(str, server.get("args") or ())])
-        sys.stdout.write(f"Registered in {file}: {command}\n")
+        command = server.get("command")
+        words = [*(command if isinstance(command, list) else [command]), *(server.get("args") or ())]
+        sys.stdout.write(f"Registered in {file}: {shlex.join(map(str, words))}\n")
     return exit_codes.OK if server is not None else exit_codes.FAILED
-
-
-def _write(file: Path, text: str) -> None:
-    """Replace a file atomically, with the same permissions. A link keeps pointing to its target."""
-    target = file.resolve()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(text.encode())
-            out.flush()
-            os.fsync(out.fileno())
-        if target.exists():
-            shutil.copymode(target, temporary)
-        Path(temporary).replace(target)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            Path(temporary).unlink()
