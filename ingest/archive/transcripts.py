@@ -84,6 +84,28 @@ class StoredTranscript:
     created: bool
 
 
+def _count_redactions(body: bytes, redacted: Mapping[str, int], reported: Mapping[str, int]) -> dict[str, int]:
+    counts = Counter(redacted)
+    counts.update(reported)
+    # Redactions by the client can be counted, but their rules are unknown.
+    if client_redactions := body.count(MASK.encode()):
+        counts[BY_CLIENT] += client_redactions
+    return dict(sorted(counts.items()))
+
+
+def _find_step(cell: int, key: uuid.UUID, step: int, session_id: str, sha256: str) -> Transcript | None:
+    """Return a step that is archived with these bytes, or None if the step is free. Otherwise raise `StepConflict`."""
+    existing = Transcript.objects.filter(pk=(cell, key, step)).first()
+    if existing is not None and existing.sent_sha256 != sha256:
+        raise StepConflict(
+            f"Step {step} of {session_id} is already archived with different content.", _next_step(cell, key)
+        )
+    deleted = ChainLink.objects.filter(cell=cell, session_key=key, step=step, kind=ChainLink.Kind.DELETED)
+    if existing is None and deleted.exists():
+        raise StepConflict(f"Step {step} of {session_id} was archived and then deleted.", _next_step(cell, key))
+    return existing
+
+
 def store(
     *,
     project_id: int,
@@ -106,11 +128,7 @@ def store(
     if hashlib.sha256(body).hexdigest() != sha256.lower():
         raise BadTranscript("sha256", "does not match the body, which was truncated or changed in transit")
     ids, texts, redacted = parsed or parse_messages(body, redact or redact_messages)
-    counts = Counter(redacted)
-    counts.update(redactions or {})
-    # Redactions by the client can be counted, but their rules are unknown.
-    if client_redactions := body.count(MASK.encode()):
-        counts[BY_CLIENT] += client_redactions
+    counts = _count_redactions(body, redacted, redactions or {})
     hashes = [hashlib.sha256(text).digest() for text in texts]
     lines = [archived_line(message_id, text) for message_id, text in zip(ids, texts, strict=True)]
     key = session_key(project_id, session_id)
@@ -118,14 +136,8 @@ def store(
         cell = _lock_session(cursor, project_id, key)
         _lock_chain(cursor, key)
         now = link_time(cursor)
-        if existing := Transcript.objects.filter(pk=(cell, key, step)).first():
-            if existing.sent_sha256 != sha256.lower():
-                raise StepConflict(
-                    f"Step {step} of {session_id} is already archived with different content.", _next_step(cell, key)
-                )
+        if existing := _find_step(cell, key, step, session_id, sha256.lower()):
             return _result(existing, created=False)
-        if ChainLink.objects.filter(cell=cell, session_key=key, step=step, kind=ChainLink.Kind.DELETED).exists():
-            raise StepConflict(f"Step {step} of {session_id} was archived and then deleted.", _next_step(cell, key))
         _store_texts(cursor, cell, hashes, texts)
         transcript = Transcript(
             cell=cell,
@@ -140,7 +152,7 @@ def store(
             sent_sha256=sha256.lower(),
             hashes=b"".join(hashes),
             ids=ids if any(ids) else None,
-            redactions=dict(sorted(counts.items())),
+            redactions=counts,
         )
         manifest = {
             "created_at": format_time(transcript.created_at),

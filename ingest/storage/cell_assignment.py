@@ -165,17 +165,23 @@ def _names(records: Iterable[Record]) -> dict[str, tuple[int, str]]:
     return names
 
 
+def _may_be_elsewhere(span: Span, target: _Target, places: _Places) -> bool:
+    """Return True if the span may be stored in another cell than the one that it alone would go to."""
+    rows = places.traces.get(span.trace_id, [])
+    if not rows or target.has_group:
+        return False
+    return len(rows) > 1 or rows[0][0] != places.cell_of(span, target)
+
+
 async def _find_spans(
     pipeline: Pipeline, records: Sequence[Record], targets: dict[str, _Target], places: _Places
 ) -> dict[SpanKey, int]:
     """Return the cells of stored spans that may be in another cell than the one that the record alone would go to."""
-    unsure = set()
-    for record in records:
-        target, rows = targets[record.trace_id], places.traces.get(record.trace_id, [])
-        if type(record) is not Span or not rows or target.has_group:
-            continue
-        if len(rows) > 1 or rows[0][0] != places.cell_of(record, target):
-            unsure.add((record.trace_id, record.span_id))
+    unsure = {
+        (record.trace_id, record.span_id)
+        for record in records
+        if type(record) is Span and _may_be_elsewhere(record, targets[record.trace_id], places)
+    }
     if not unsure:
         return {}
     cells, keys = places.cells, [places.trace_keys[trace_id] for trace_id in {trace_id for trace_id, _ in unsure}]

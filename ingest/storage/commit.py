@@ -22,7 +22,7 @@ from ingest.storage import labels, messages, sequence, session_assignment
 from ingest.storage.database import copy_rows
 from ingest.storage.database.pg_arrays import encode_array
 from ingest.storage.database.pipeline import Pipeline, Query
-from ingest.storage.figures import trends, usage
+from ingest.storage.figures import usage
 from ingest.storage.figures.aggregates import (
     INSERT_SESSIONS,
     UPDATE_SESSIONS,
@@ -31,7 +31,7 @@ from ingest.storage.figures.aggregates import (
 )
 from ingest.storage.figures.rebuild import SPAN_COLUMNS, read_span, rebuild_session, run_in_pipeline
 from ingest.storage.figures.shared_reports import correct, shared_reports
-from ingest.storage.figures.trends import HourRow
+from ingest.storage.figures.trend_updates import update_trends
 from ingest.storage.merge import merge, merge_traces
 from ingest.storage.messages import KnownMessages
 from ingest.storage.session_assignment import Move, SpanGroups
@@ -297,15 +297,28 @@ async def _merge_stored_spans(
         delta.add(changed)
         if changed:
             to_insert[key], deltas[key] = changed, delta
-            # A session without hourly figures has no reports of compactions.
-            if delta.trend is not None and (reports := shared_reports([*old, *changed])):
-                result.shared_reports[key] = SharedReports({span.trace_id for span in reports}, old, changed)
-            if replaced or delta.running_count:
-                result.opened += [(span.trace_id, span.span_id) for span in changed if span.is_running]
+            _note_changes(result, key, delta, old, changed, has_replaced=bool(replaced))
     if replaced:
         result.closed = [(span.trace_id, span.span_id) for spans in replaced.values() for span in spans]
         pipeline.queue(_DELETE_SPANS, (*_key_arrays(replaced, days), cell))
     return to_insert
+
+
+def _note_changes(
+    result: Committed,
+    key: uuid.UUID,
+    delta: SessionDelta,
+    old: list[Span],
+    changed: list[Span],
+    *,
+    has_replaced: bool,
+) -> None:
+    """Note the reports and the open spans of a session, for the steps that follow."""
+    # A session without hourly figures has no reports of compactions.
+    if delta.trend is not None and (reports := shared_reports([*old, *changed])):
+        result.shared_reports[key] = SharedReports({span.trace_id for span in reports}, old, changed)
+    if has_replaced or delta.running_count:
+        result.opened += [(span.trace_id, span.span_id) for span in changed if span.is_running]
 
 
 def _merge_with_stored(spans: list[Span], stored: dict[SpanKey, Span]) -> tuple[list[Span], list[Span]]:
@@ -331,17 +344,9 @@ async def _find_stored_spans(
     created: Container[uuid.UUID],
 ) -> dict[SpanKey, Span]:
     """Return the stored versions of spans that may already be in the table."""
-    candidates = session_spans
-    probes: set[SpanKey] = set()
+    candidates, probes = session_spans, set[SpanKey]()
     if maybe_stored is not None:
-        candidates = {}
-        for key, spans in session_spans.items():
-            # A sender that got no answer sends a batch again. Then its ends are stored, and probably all of it.
-            ends = [] if key in created else [spans[0], spans[-1]]
-            probes |= {name for span in ends if (name := (span.trace_id, span.span_id)) not in maybe_stored}
-            names = {(span.trace_id, span.span_id): span for span in spans}
-            if matches := [span for name, span in names.items() if name in probes or name in maybe_stored]:
-                candidates[key] = matches
+        candidates, probes = _candidates(session_spans, maybe_stored, created)
     if not candidates:
         return {}
     (rows,) = await pipeline.fetch((_FIND_SPANS, (*_key_arrays(candidates, days), cell)))
@@ -349,6 +354,22 @@ async def _find_stored_spans(
     if probes & stored.keys():
         return await _find_stored_spans(pipeline, cell, session_spans, days, None, created)
     return stored
+
+
+def _candidates(
+    session_spans: SessionSpans, maybe_stored: Container[SpanKey], created: Container[uuid.UUID]
+) -> tuple[SessionSpans, set[SpanKey]]:
+    """Return the spans to look up, and the keys of those that only tell if a batch was sent again."""
+    candidates: SessionSpans = {}
+    probes: set[SpanKey] = set()
+    for key, spans in session_spans.items():
+        # A sender that got no answer sends a batch again. Then its ends are stored, and probably all of it.
+        ends = [] if key in created else [spans[0], spans[-1]]
+        probes |= {name for span in ends if (name := (span.trace_id, span.span_id)) not in maybe_stored}
+        names = {(span.trace_id, span.span_id): span for span in spans}
+        if matches := [span for name, span in names.items() if name in probes or name in maybe_stored]:
+            candidates[key] = matches
+    return candidates, probes
 
 
 def _key_arrays(session_spans: SessionSpans, days: Days) -> tuple[list[uuid.UUID], list[date], list[str], list[str]]:
@@ -413,62 +434,10 @@ async def _update_sessions(
         query = (UPDATE_SESSIONS, update_parameters(cell, rows))
         if any(delta.trend is not None or key in without_model for key, delta in deltas.items()):
             (updated,) = await pipeline.fetch(query)
-            await _update_trends(pipeline, cell, deltas, updated)
+            await update_trends(pipeline, cell, deltas, updated)
         else:
             pipeline.queue(*query)
     return next_seq - 1
-
-
-async def _update_trends(
-    pipeline: Pipeline, cell: int, deltas: Deltas, sessions: Sequence[tuple[uuid.UUID, str, str | None]]
-) -> None:
-    """Add the hourly figures of sessions, given with their latest model and the model that they count under."""
-    rows: list[tuple[str, HourRow]] = []
-    counted: dict[uuid.UUID, str] = {}
-    named: dict[uuid.UUID, str] = {}
-    for key, model, trend_model in sessions:
-        if deltas[key].trend is not None:
-            counted[key] = trend_model or model
-        if (trend_model is None and key in counted) or (trend_model == "" and model):
-            named[key] = model
-    if named:
-        pipeline.queue(trends.SET_SESSION_MODEL, {"cell": cell, "keys": list(named), "models": list(named.values())})
-        rows += await _move_activity(pipeline, cell, named)
-    activity = [(key, model, row) for key, model in counted.items() for row in _trend_rows(deltas[key])]
-    if activity:
-        for query in trends.add_activity(cell, activity):
-            pipeline.queue(*query)
-        rows += [(model, row) for _, model, row in activity]
-    _add_trends(pipeline, cell, rows)
-
-
-def _trend_rows(delta: SessionDelta) -> list[HourRow]:
-    return [] if delta.trend is None else delta.trend.rows()
-
-
-def _add_trends(pipeline: Pipeline, cell: int, rows: list[tuple[str, HourRow]]) -> None:
-    for query in trends.add_trends(cell, rows):
-        pipeline.queue(*query)
-
-
-async def _move_activity(pipeline: Pipeline, cell: int, models: dict[uuid.UUID, str]) -> list[tuple[str, HourRow]]:
-    """Move the figures that were counted without a model to the models of their sessions. Return the changes."""
-    changes = []
-    for key, old_model, row in await _read_activity(pipeline, cell, models):
-        changes += [(old_model, row.negate()), (models[key], row)]
-    if changes:
-        parameters = {"cell": cell, "keys": list(models), "models": list(models.values())}
-        pipeline.queue(trends.SET_ACTIVITY_MODEL, parameters)
-    return changes
-
-
-async def _read_activity(
-    pipeline: Pipeline, cell: int, keys: Iterable[uuid.UUID]
-) -> list[tuple[uuid.UUID, str, HourRow]]:
-    (rows,) = await pipeline.fetch((trends.READ_ACTIVITY, (cell, list(keys))))
-    return [
-        (key, model, trends.stored_row(hour, counts, kept_counts)) for key, hour, model, *counts, kept_counts in rows
-    ]
 
 
 def _add_labels(pipeline: Pipeline, cell: int, metadata: Iterable[tuple[uuid.UUID, bytes | str]]) -> None:

@@ -115,28 +115,37 @@ def _read_spans(
 
 
 def _index_session(cursor: CursorWrapper, session: Session, spans: Sequence[tuple[SpanRow, Any]], seq: int) -> None:
+    documents = _new_documents(cursor, session, spans)
+    texts = _stored_texts(cursor, session.cell, [document.message for _, document in documents if document.message])
+    entries = [
+        _entry(session.project_id, span, document, texts.get(document.message or b"", ()))
+        for span, document in documents
+    ]
+    session_entry = _session_entry(session, [span for span, _ in spans], seq)
+    search_index.write(cursor, session, [entry for entry in entries if entry.words], session_entry)
+
+
+def _new_documents(
+    cursor: CursorWrapper, session: Session, spans: Sequence[tuple[SpanRow, Any]]
+) -> list[tuple[SpanRow, Document]]:
+    """Return the documents of spans, without messages that are indexed: a prompt repeats those of the one before."""
     documents: dict[UUID, tuple[SpanRow, Document]] = {}
     for span, payload in spans:
         for document in span_documents(span, payload):
             documents.setdefault(document.item, (span, document))
     messages = [item for item, (_, document) in documents.items() if document.message is not None]
-    # A prompt repeats the messages of the one before.
     for item in search_index.known_items(cursor, session, messages) if messages else ():
         del documents[item]
-    texts = _stored_texts(
-        cursor, session.cell, [document.message for _, document in documents.values() if document.message]
-    )
-    entries = [
-        _entry(session.project_id, span, document, texts.get(document.message or b"", ()))
-        for span, document in documents.values()
-    ]
-    names = words.words_of(_session_texts(session, [span for span, _ in spans]))
+    return list(documents.values())
+
+
+def _session_entry(session: Session, spans: Sequence[SpanRow], seq: int) -> Entry:
+    names = words.words_of(_session_texts(session, spans))
     public = words.lexemes(names, project_id=session.project_id, kind=words.PUBLIC)
     values = Label.objects.filter(cell=session.cell, session_key=session.session_key).values_list("value", flat=True)
     hidden = words.words_of(set(values)) - names
     content = words.lexemes(hidden, project_id=session.project_id, kind=words.CONTENT)
-    session_entry = Entry(SESSION_ITEM, seq, None, None, None, [*public, *content])
-    search_index.write(cursor, session, [entry for entry in entries if entry.words], session_entry)
+    return Entry(SESSION_ITEM, seq, None, None, None, [*public, *content])
 
 
 def _entry(project_id: int, span: SpanRow, document: Document, stored_texts: Iterable[str]) -> Entry:

@@ -9,9 +9,10 @@ are searched too, and results have snippets of them. The caller then records the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -125,19 +126,32 @@ def search(
     after = _parse_cursor(cursor.removeprefix(_EXACT))
     if not projects or sum(map(len, query.terms)) < MIN_CHARS:
         return Page([], None, has_content=False)
-    scope = (session, with_labels or {})
-    matches: list[_Match] = []
-    if query.has_names and (after is None or cursor.startswith(_EXACT)):
-        matches = _find(projects, query, limit + 1, after, *scope, only_exact=True)
-    if len(matches) <= limit:
-        rest = None if cursor.startswith(_EXACT) else after
-        matches += _find(projects, query, limit + 1 - len(matches), rest, *scope, only_exact=False)
+    find = partial(_find, projects, query, session=session, with_labels=with_labels or {})
+    matches = _find_exact_first(find, query, limit + 1, after, is_exact=cursor.startswith(_EXACT))
     next_cursor = matches[limit - 1].cursor if len(matches) > limit else None
     results = list(_results(projects, query, matches[:limit]))
     if after is None and session is None and not with_labels:
         results = [*_exact_span(projects, text.strip(), results), *results]
-    has_content = any(r.span is not None and projects[r.session.project_id] is Visibility.CONTENT for r in results)
-    return Page(results, next_cursor, has_content)
+    return Page(results, next_cursor, any(_has_content(projects, result) for result in results))
+
+
+def _find_exact_first(
+    find: Callable[..., list[_Match]],
+    query: Query,
+    limit: int,
+    after: tuple[date, int, UUID] | None,
+    *,
+    is_exact: bool,
+) -> list[_Match]:
+    """Return exact matches and then the others. `is_exact` is True if the page before ended with exact ones."""
+    matches = find(limit, after, only_exact=True) if query.has_names and (after is None or is_exact) else []
+    if len(matches) < limit:
+        matches += find(limit - len(matches), None if is_exact else after, only_exact=False)
+    return matches
+
+
+def _has_content(projects: Mapping[int, Visibility], result: Result) -> bool:
+    return result.span is not None and projects[result.session.project_id] is Visibility.CONTENT
 
 
 def _find(
@@ -145,9 +159,9 @@ def _find(
     query: Query,
     limit: int,
     after: tuple[date, int, UUID] | None,
+    *,
     session: UUID | None,
     with_labels: Mapping[str, str],
-    *,
     only_exact: bool,
 ) -> list[_Match]:
     """Return the newest matches. Older days are only read if the newer ones have too few.
@@ -208,23 +222,28 @@ def _results(projects: Mapping[int, Visibility], query: Query, matches: Sequence
     for match in matches:
         # The session may have been deleted, or the span moved to another one, since the index was written.
         session = sessions.get(match.session_key)
-        if session is None:
-            continue
-        if match.item == SESSION_ITEM:
-            yield Result("session", session, snippet=_name_parts(session, query))
-            continue
         row = spans.get((match.session_key, match.trace_id, match.span_id))
-        if row is None:
-            continue
-        span, payload = row
-        visibility = projects[session.project_id]
-        type_ = "message" if match.message else "summary" if span.kind == SUMMARY else "span"
-        seen = span.as_seen(visibility)
-        if visibility is not Visibility.CONTENT:
-            yield Result(type_, session, seen, [Part(kind_of(seen.kind).label, is_match=False)])
-            continue
-        texts = _texts(match, span, payload, stored)
-        yield Result(type_, session, seen, snippet(texts, query))
+        if session is not None and match.item == SESSION_ITEM:
+            yield Result("session", session, snippet=_name_parts(session, query))
+        elif session is not None and row is not None:
+            yield _span_result(match, session, *row, query, projects[session.project_id], stored)
+
+
+def _span_result(
+    match: _Match,
+    session: Session,
+    span: SpanRow,
+    payload: Any,
+    query: Query,
+    visibility: Visibility,
+    stored: Mapping[tuple[int, bytes], list[str]],
+) -> Result:
+    """Return what a reader sees of a span, or of a message in it."""
+    type_ = "message" if match.message else "summary" if span.kind == SUMMARY else "span"
+    seen = span.as_seen(visibility)
+    if visibility is not Visibility.CONTENT:
+        return Result(type_, session, seen, [Part(kind_of(seen.kind).label, is_match=False)])
+    return Result(type_, session, seen, snippet(_texts(match, span, payload, stored), query))
 
 
 def _texts(match: _Match, span: SpanRow, payload: Any, stored: Mapping[tuple[int, bytes], list[str]]) -> Iterable[str]:

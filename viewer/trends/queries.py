@@ -186,20 +186,32 @@ def sessions_behind(
     sums = {f"sum_{name}": Sum(name) for name in COUNTS}
     limit = min(limit, MAX_SESSIONS)
     if metric == "cost":
-        keys = _most_tokens(cells, since, until, model, limit)
-        counts = {key: values for key, *values in _by_session(rows.filter(session_key__in=keys), sums)}
-        top = [(key, counts.get(key, [0] * len(COUNTS))) for key in keys]
+        top = _top_of(_most_tokens(cells, since, until, model, limit), rows, sums)
     else:
         ordered = rows.values("session_key").annotate(**sums).annotate(metric=METRICS[metric]).filter(metric__gt=0)
         ordered = ordered.order_by("-metric", "session_key")
         top = [(key, values) for key, *values in ordered.values_list("session_key", *sums)[:limit]]
     # Sessions are deleted by the day they began, which may be before the figures are.
     sessions = sessions_of(cells, [key for key, _ in top])
-    costs: dict[UUID, Cost] = {}
-    if with_cost:
-        for project_id in {session.project_id for session in sessions.values()}:
-            costs |= session_costs(project_id, [s.session_key for s in sessions.values() if s.project_id == project_id])
+    costs = _costs_of(sessions.values()) if with_cost else {}
     return [SessionFigures(sessions[key], Figures(counts), costs.get(key)) for key, counts in top if key in sessions]
+
+
+def _top_of(keys: Sequence[UUID], rows: QuerySet[Activity], sums: dict[str, Sum]) -> list[tuple[UUID, list[int]]]:
+    """Return sessions in their order, with the sums of their hours."""
+    counts = {key: values for key, *values in _by_session(rows.filter(session_key__in=keys), sums)}
+    return [(key, counts.get(key, [0] * len(COUNTS))) for key in keys]
+
+
+def _costs_of(sessions: Iterable[Session]) -> dict[UUID, Cost]:
+    """Return the costs of sessions of any projects."""
+    keys: dict[int, list[UUID]] = {}
+    for session in sessions:
+        keys.setdefault(session.project_id, []).append(session.session_key)
+    costs: dict[UUID, Cost] = {}
+    for project_id, session_keys in keys.items():
+        costs |= session_costs(project_id, session_keys)
+    return costs
 
 
 _WORST_FIRST: dict[str, tuple[str, Q]] = {

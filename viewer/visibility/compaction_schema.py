@@ -67,11 +67,15 @@ def _shape(hint: Any, *, is_sentence: bool = False) -> Shape:
         return _any_of([_shape(part, is_sentence=is_sentence) for part in arguments if part is not type(None)])
     if is_typeddict(hint):
         return fields({key: _shape(part) for key, part in get_type_hints(hint, include_extras=True).items()})
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return settings if arguments[1] is Any else numbers
-    if isinstance(origin, type) and issubclass(origin, Sequence):
-        return list_of(_shape(arguments[0], is_sentence=is_sentence))
+    if isinstance(origin, type):
+        return _collection_shape(origin, arguments, is_sentence=is_sentence)
     return _scalar_shape(hint, is_sentence=is_sentence)
+
+
+def _collection_shape(origin: type, arguments: tuple[Any, ...], *, is_sentence: bool) -> Shape:
+    if issubclass(origin, Mapping):
+        return settings if arguments[1] is Any else numbers
+    return list_of(_shape(arguments[0], is_sentence=is_sentence)) if issubclass(origin, Sequence) else hide
 
 
 def _scalar_shape(hint: Any, *, is_sentence: bool) -> Shape:

@@ -25,6 +25,11 @@ from ingest.storage.messages import KnownMessages
 from ingest.storage.notifications import publish
 
 _MAX_ATTEMPTS = 4
+_RETRIES: dict[type[Exception], int] = {
+    pg.CheckViolation: 1,  # No partition matches: midnight passed, or another process dropped it.
+    pg.SerializationFailure: _MAX_ATTEMPTS - 1,
+    pg.DeadlockDetected: _MAX_ATTEMPTS - 1,
+}
 _MAX_OPEN_SPANS = 200_000
 # Plans for the first rows of a day's partition are bad ones for many rows.
 _FIRST_REPLAN_ROWS = 1_000
@@ -50,7 +55,7 @@ class Transactions:
         by_project = _group_by_project(parts)
         looks_up_all = False
         for attempt in range(_MAX_ATTEMPTS):
-            is_new = self._pipeline is None or self._pipeline.connection.closed
+            is_new = not self._is_connected
             pipeline = await self._connect()
             await self._create_partitions(pipeline.connection)
             try:
@@ -61,16 +66,12 @@ class Transactions:
                 if looks_up_all:
                     raise
                 looks_up_all = True
-            except pg.CheckViolation:
-                # No partition matches: midnight passed, or another process dropped it.
-                if attempt:
+            except tuple(_RETRIES) as error:
+                if attempt >= _RETRIES[type(error)]:
                     raise
                 self._partition_days.clear()
             except CellsChanged:
                 continue
-            except (pg.SerializationFailure, pg.DeadlockDetected):
-                if attempt == _MAX_ATTEMPTS - 1:
-                    raise
             except CONNECTION_ERRORS:
                 # A connection that was dropped while idle does not mean that the server is down.
                 if is_new or not pipeline.connection.closed:
@@ -82,6 +83,10 @@ class Transactions:
                 await self._discard_plans_if_due(pipeline.connection)
                 return
         raise Unavailable("The database could not commit. Try again later.")
+
+    @property
+    def _is_connected(self) -> bool:
+        return self._pipeline is not None and not self._pipeline.connection.closed
 
     async def _write(
         self, pipeline: Pipeline, by_project: dict[int, list[Record]], *, looks_up_all: bool

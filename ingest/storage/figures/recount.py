@@ -7,8 +7,9 @@ changes nothing, and a run that was interrupted continues after the last session
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import date
 
 from django.db import connection, transaction
 
@@ -31,25 +32,36 @@ class Progress:
 
 def recount(project_id: int | None = None, *, after: tuple[int, uuid.UUID] | None = None) -> Iterator[Progress]:
     """Count each session after a position again, in its own transaction. Then sum the hours of each cell."""
-    cells = [cell for cell in stored_cells() if project_id is None or project_of(cell) == project_id]
-    total = sum(Session.objects.filter(cell=cell).count() for cell in cells)
+    cells = _cells_to_count(project_id)
     first_cell, first_key = after or (0, uuid.UUID(int=0))
-    count = sum(Session.objects.filter(cell=cell).count() for cell in cells if cell < first_cell)
-    count += Session.objects.filter(cell=first_cell, session_key__lte=first_key).count()
-    for cell in cells:
-        if cell < first_cell:
-            continue
+    done = _count_sessions(cell for cell in cells if cell < first_cell)
+    count = done + Session.objects.filter(cell=first_cell, session_key__lte=first_key).count()
+    left = [cell for cell in cells if cell >= first_cell]
+    total = done + _count_sessions(left)
+    for cell in left:
         sessions = Session.objects.filter(cell=cell).order_by("session_key")
         if cell == first_cell:
             sessions = sessions.filter(session_key__gt=first_key)
         for key, day in sessions.values_list("session_key", "day").iterator(1000):
-            with transaction.atomic(), connection.cursor() as cursor:
-                sequence.lock(cursor, cell)
-                run_with_cursor(cursor, rebuild_session(cursor.execute, cell, key, day, 0))
+            _recount_session(cell, key, day)
             count += 1
             yield Progress((cell, key), count, total)
     for cell in cells:
         sum_hours(cell)
+
+
+def _cells_to_count(project_id: int | None) -> list[int]:
+    return [cell for cell in stored_cells() if project_id is None or project_of(cell) == project_id]
+
+
+def _recount_session(cell: int, key: uuid.UUID, day: date) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        sequence.lock(cursor, cell)
+        run_with_cursor(cursor, rebuild_session(cursor.execute, cell, key, day, 0))
+
+
+def _count_sessions(cells: Iterable[int]) -> int:
+    return sum(Session.objects.filter(cell=cell).count() for cell in cells)
 
 
 def sum_hours(cell: int) -> None:

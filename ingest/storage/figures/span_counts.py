@@ -78,14 +78,18 @@ def _source() -> str:
 def _count(name: str, figures: Iterable[Figure], sign: int) -> str:
     parts = {part: [figure for figure in figures if figure.part is part] for part in Part}
     columns = [figure.column for figure in parts[Part.SPAN]]
+
+    def merge(part: Part, target: str = "delta.") -> list[str]:
+        return [line for figure in parts[part] for line in _merge(figure, f"{target}{figure.column}", sign)]
+
     return _fill(
         _COUNT,
         name=name,
         sign=str(sign),
         load=[f"{column} = delta.{column}" for column in columns],
-        of_spans=[line for figure in parts[Part.SPAN] for line in _merge(figure, figure.column, sign)],
-        of_stats=[line for figure in parts[Part.STATS] for line in _merge(figure, f"delta.{figure.column}", sign)],
-        of_events=[line for figure in parts[Part.EVENT] for line in _merge(figure, f"delta.{figure.column}", sign)],
+        of_spans=merge(Part.SPAN, target=""),
+        of_stats=merge(Part.STATS),
+        of_events=merge(Part.EVENT),
         is_hourly=_any_hourly(),
         store=[f"delta.{column} = {column}" for column in columns],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,6 +108,25 @@ def transcript_detail(request: HttpRequest, key: uuid.UUID, step: int) -> HttpRe
     )
 
 
+def _has_text(link: ChainLink, stored_steps: Collection[int]) -> bool:
+    return link.kind == ChainLink.Kind.STORED and link.step in stored_steps
+
+
+def _messages_page(transcript: Transcript, start: int, term: str, compaction: ArchivedCompaction | None) -> Messages:
+    return read_messages(transcript, start, term.lower(), compaction.entries if compaction else {})
+
+
+def _record_view(request: HttpRequest, transcript: Transcript, part: str) -> None:
+    log.record(
+        request,
+        Action.TRANSCRIPT_VIEW,
+        project_id=transcript.project_id,
+        target=f"{transcript.session_id} step {transcript.step} {part}",
+        reason=payload_views.reason_of(request),
+        **_session_of(transcript),
+    )
+
+
 def _detail_context(request: HttpRequest, transcript: Transcript) -> dict[str, Any]:
     grant, key = access.request_grant(request), transcript.session_key
     links = verification.chain_rows(transcript.cell, key)
@@ -117,32 +136,22 @@ def _detail_context(request: HttpRequest, transcript: Transcript) -> dict[str, A
     term = request.GET.get("q", "").strip()[:200]
     session = Session.objects.filter(pk=(transcript.cell, key)).first()
     compaction = _compaction_of(transcript, session)
-    entries = compaction.entries if compaction else {}
     may_read = grant.may(Right.PAYLOAD, transcript.project_id)
     wants_text = may_read and request.GET.get("show") == "text"
     if wants_text:
-        part = "search" if term else f"messages from {start + 1}"
-        target = f"{transcript.session_id} step {transcript.step} {part}"
-        log.record(
-            request,
-            Action.TRANSCRIPT_VIEW,
-            project_id=transcript.project_id,
-            target=target,
-            reason=payload_views.reason_of(request),
-            **_session_of(transcript),
-        )
+        _record_view(request, transcript, "search" if term else f"messages from {start + 1}")
     return {
         "project": Project.objects.get(pk=transcript.project_id),
         "session": session,
         "compaction": compaction,
         "term": term,
-        "links": [(link, link.kind == ChainLink.Kind.STORED and link.step in stored_steps) for link in links],
+        "links": [(link, _has_text(link, stored_steps)) for link in links],
         "link": next((link for link in links if link.chain == transcript.chain), None),
         "reasons": downloads.REASONS,
         "may_read": may_read,
         "may_delete": grant.may(Right.MANAGE, transcript.project_id),
         "wants_text": wants_text,
-        "messages_page": read_messages(transcript, start, term.lower(), entries) if wants_text else None,
+        "messages_page": _messages_page(transcript, start, term, compaction) if wants_text else None,
         "later": end if end < transcript.message_count and not term else None,
         "earlier": max(0, start - MESSAGES_PER_PAGE) if start and not term else None,
         "per_page": MESSAGES_PER_PAGE,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from compact.messages import Message
 from compact.messages.api_rules import ApiRules
@@ -63,19 +64,19 @@ def _move_outputs(messages: list[Message], rules: ApiRules) -> tuple[list[Messag
     late = _late_outputs(messages, rules) if rules.outputs_follow_calls else {}
     if not late:
         return messages, ()
-    moved = {index for indices in late.values() for index in indices}
+    moved = set(chain.from_iterable(late.values()))
     ordered: list[Message] = []
-    pending: list[int] = []
+    pending: list[Message] = []
     for index, message in enumerate(messages):
         if index in moved:
             continue
         # Outputs that follow their call already stay in front of those that follow it late.
-        if pending and not message.answers:
-            ordered += [messages[output] for output in pending]
+        if not message.answers:
+            ordered += pending
             pending = []
         ordered.append(message)
-        pending += late.get(index, ())
-    ordered += [messages[output] for output in pending]
+        pending += [messages[output] for output in late.get(index, ())]
+    ordered += pending
     return ordered, tuple(messages[index].id or "" for index in sorted(moved))
 
 

@@ -55,8 +55,7 @@ class Partition:
         """Return a copy in which these user messages belong to the remainder. The last one stays as it is."""
         if not indexes:
             return self
-        last = max(unit.first for unit in self.recent if unit.kind == "user")
-        moved = {index for index in indexes if index != last}
+        moved = set(indexes) - {max(unit.first for unit in self.recent if unit.kind == "user")}
         gone = [unit for unit in self.recent if unit.first in moved]
         return replace(
             self,
@@ -231,17 +230,9 @@ def partition_for_bridge(
     newest = newest_unit(free) if free else None
     if newest is not None:
         rules[newest.first] = "newest unit"
-    left = user_tokens
-    limits: dict[int, int] = {}
-    for number, unit in enumerate(unit for unit in reversed(free) if unit.kind == "user"):
-        limit = left if number > 0 else last_user_tokens
-        is_whole = sizes[unit.first] <= limit or unit is newest
-        if not is_whole and limit >= MIN_USER_TOKENS and len(unit.indices) == 1:
-            limits[unit.first] = limit
-        elif not is_whole and number > 0:
-            break
-        rules[unit.first] = f"user message within {user_tokens:,} tokens"
-        left -= limits.get(unit.first, sizes[unit.first])
+    users = [unit for unit in reversed(free) if unit.kind == "user"]
+    kept, limits = _newest_users(users, newest, sizes, user_tokens, last_user_tokens)
+    rules.update(dict.fromkeys(kept, f"user message within {user_tokens:,} tokens"))
     pinned, recent, remainder = _split(units, free, pins, rules)
     return Partition(
         pinned,
@@ -252,6 +243,24 @@ def partition_for_bridge(
         window_start=_input_start(units) if units else 0,
         user_limits=limits,
     )
+
+
+def _newest_users(
+    users: Sequence[Unit], newest: Unit | None, sizes: Mapping[int, int], user_tokens: int, last_user_tokens: int
+) -> tuple[list[int], dict[int, int]]:
+    """Return the user messages to keep, given the newest first, and the tokens of those that are truncated."""
+    left, kept = user_tokens, list[int]()
+    limits: dict[int, int] = {}
+    for number, unit in enumerate(users):
+        limit = left if number > 0 else last_user_tokens
+        is_whole = sizes[unit.first] <= limit or unit is newest
+        if not is_whole and limit >= MIN_USER_TOKENS and len(unit.indices) == 1:
+            limits[unit.first] = limit
+        elif not is_whole and number > 0:
+            break
+        kept.append(unit.first)
+        left -= limits.get(unit.first, sizes[unit.first])
+    return kept, limits
 
 
 def newest_unit(units: Sequence[Unit]) -> Unit:

@@ -126,13 +126,18 @@ def parse_terms(query: str) -> dict[Term, list[int]]:
     tokens = [token for token in _TOKEN.findall(plain) if len(token) <= _MAX_TOKEN_CHARS]
     words = [fold(word) for token in tokens for word in _WORD.findall(token)]
     stop = max(_stop_words(), key=lambda stop: sum(word in stop for word in words))
-    phrases = (_exact_term(first or second) for first, second in _QUOTE.findall(query))
-    terms = {phrase: [0] for phrase in phrases if phrase}
+    terms = {phrase: [0] for phrase in _phrases(query)}
     for place, token in enumerate(tokens):
         for term in _token_terms(token, stop):
             terms.setdefault(term, []).append(place)
     # A query such as `埠` or an emoji: one character can be a word.
     return terms or {Term(((name,),), character): [0] for name, character in _symbols(fold(query))}
+
+
+def _phrases(query: str) -> Iterator[Term]:
+    for first, second in _QUOTE.findall(query):
+        if phrase := _exact_term(first or second):
+            yield phrase
 
 
 def _token_terms(token: str, stop: AbstractSet[str]) -> Iterator[Term]:

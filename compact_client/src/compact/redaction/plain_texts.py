@@ -55,6 +55,11 @@ def _is_position(key: object) -> bool:
     return isinstance(key, str) and len(key) <= _MAX_POSITION_DIGITS and key.isdecimal()
 
 
+def _is_secret_item(key: Any, item: Any) -> bool:
+    """True if a key names a secret, and its value may be or contain one."""
+    return key_rule(key) is not None and (isinstance(item, dict | list | tuple) or rule_for_item(key, item) is not None)
+
+
 def _has_harmless_keys(container: Mapping[Any, Any], keys: KnownKeys) -> bool:
     """True if no key makes a value a secret: `{"input_tokens": 7}`, `{"name": "city", "value": "Ulm"}`."""
     has_name = False
@@ -64,8 +69,6 @@ def _has_harmless_keys(container: Mapping[Any, Any], keys: KnownKeys) -> bool:
         if key not in keys.clean or key == REDACTION_COUNTS:
             return False
         has_name = has_name or key in NAME_KEYS
-        if key_rule(key) is not None and (
-            isinstance(item, (dict, list, tuple)) or rule_for_item(key, item) is not None
-        ):
+        if _is_secret_item(key, item):
             return False
     return not has_name or rule_for_pair(container) == (None, None)

@@ -138,11 +138,11 @@ def _repair(
         return summary, []
     next_order = summary.next_order
     constraints = [fact for fact in missing if fact.kind == "constraint"]
-    others = [fact for fact in missing if fact.kind != "constraint" and _is_restorable(fact)]
     if constraints:
         notes = [Note(fact.line, fact.source_ids, next_order + fact.order, "user") for fact in constraints]
         extended = replace(summary, constraints=(*summary.constraints, *notes))
         summary = fit(extended, max_tokens=max_tokens, count_tokens=count)
+    others = list(filter(_is_restorable, missing))
     summary, added = _add_fitting_facts(summary, others, next_order, max_tokens, count)
     if not constraints and not added:
         return summary, []
@@ -210,5 +210,5 @@ def _entry(fact: Fact, order: int) -> tuple[str, Any]:
 def _is_restorable(fact: Fact) -> bool:
     """True for a sentence, and for a name in a short one. A name alone says too little."""
     if not fact.key:
-        return fact.kind != "file"
+        return fact.kind not in ("file", "constraint")
     return fact.is_in_conversation and len(fact.line) <= _MAX_LINE_CHARS

@@ -36,14 +36,17 @@ def gateway(options: argparse.Namespace) -> int:
     if not settings.is_loopback and not token:
         message = f"--host {options.host} is not on this machine only, so it needs --token or ARIADNE_GATEWAY_TOKEN."
         raise exit_codes.Stop(exit_codes.USAGE, message)
-    base = f"http://{options.host}:{options.port}{'/token/TOKEN' if token else ''}"
+    _print_addresses(settings, f"http://{options.host}:{options.port}{'/token/TOKEN' if token else ''}")
+    return _replace_process(settings)
+
+
+def _print_addresses(settings: GatewaySettings, base: str) -> None:
     for name, path in (("anthropic", ""), ("openai", "/v1"), ("gemini", ""), *((n, "") for n in settings.addresses)):
         prefix = name if name in {"anthropic", "openai", "gemini"} else f"custom/{name}"
         sys.stderr.write(f"{name:<10} {base}/{prefix}{path}  →  {settings.upstreams[name].url}\n")
     if not settings.recorder:
         sys.stderr.write(f"{NO_SERVER}\n")
     sys.stderr.flush()
-    return _replace_process(settings)
 
 
 def _replace_process(settings: GatewaySettings) -> NoReturn:

@@ -6,7 +6,7 @@ recognized message keeps its id, so the plan continues to apply to it. Pure func
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -48,28 +48,37 @@ def merge_history(
 
     `shown` has the message of each item, or None for a summary or pointer. Messages that the host trimmed stay.
     """
-    positions = {message.id: index for index, message in enumerate(history)}
     # Sorted by position in the history. An insertion stands before the message at its position, in the host's order.
     entries = {(index, 1, 0): message for index, message in enumerate(history) if not is_instruction(message)}
     anchor = end = len(history)
     first_spoken = len(list(takewhile(is_instruction, items)))
-    for index in range(len(items) - 1, -1, -1):
-        message, item = shown[index], known[index]
-        if message is None:
-            continue
-        position = positions.get(item.message_id) if item is not None else None
-        if is_instruction(items[index]) and position is not None and index and shown[index - 1] is None:
-            # It follows a message of ours: a layout moved it, and the host goes on with the list that it got.
+    for index, message, position in _placed_from_end(history, shown, known):
+        is_told = is_instruction(items[index])
+        if position is not None and (not is_told or _follows_ours(shown, index)):
+            # An instruction after a message of ours: a layout moved it, and the host goes on with the list that it got.
             entries[position, 1, 0] = message
-        elif is_instruction(items[index]):
+            anchor = anchor if is_told else position
+        elif is_told:
             # Instructions at the front stay there, also if the plan hides the messages after them.
             entries[-1 if index < first_spoken else anchor, 0, index] = message
-        elif position is None:
-            entries[end, 0, index] = message
         else:
-            entries[position, 1, 0] = message
-            anchor = position
+            entries[end, 0, index] = message
     return [entries[place] for place in sorted(entries)]
+
+
+def _placed_from_end(
+    history: Sequence[Message], shown: Sequence[Message | None], known: Sequence[KnownItem | None]
+) -> Iterator[tuple[int, Message, int | None]]:
+    """Yield the messages of items, the last one first, with the index of the item and the position in the history."""
+    positions = {message.id: index for index, message in enumerate(history)}
+    for index in reversed(range(len(shown))):
+        message, item = shown[index], known[index]
+        if message is not None:
+            yield index, message, positions.get(item.message_id) if item is not None else None
+
+
+def _follows_ours(shown: Sequence[Message | None], index: int) -> bool:
+    return index > 0 and shown[index - 1] is None
 
 
 def visible_part(

@@ -49,8 +49,7 @@ def _change_of_missing(
         return "append"
     if is_announced:
         return "compaction"
-    results = {block.result_of for block in after if block.result_of}
-    if all(block.result_of in results or block.is_reasoning for block in missing):
+    if _are_cleared(missing, after):
         return "clear"
     if len(missing) == len(before):
         return "start"
@@ -58,6 +57,12 @@ def _change_of_missing(
         return "compaction"
     is_edit = prefix < len(after) and before[prefix].role == after[prefix].role == "user"
     return "edit" if is_edit else "branch"
+
+
+def _are_cleared(missing: Sequence[Block], after: Sequence[Block]) -> bool:
+    """Return True if the missing blocks are results, and the new prompt has other results of the same calls."""
+    results = {block.result_of for block in after if block.result_of}
+    return all(block.result_of in results or block.is_reasoning for block in missing)
 
 
 def fates_of(old: Sequence[Block], new: Sequence[Block], *, summarized: Collection[bytes] | None) -> Fates:

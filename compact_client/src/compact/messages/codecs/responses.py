@@ -56,19 +56,14 @@ class ResponsesCodec(DictCodec):
         row = BLOCK_KINDS.get(kind)
         if row is None or not row.is_item:
             return _decode_other(item, is_hosted=False)
-        if row.is_sealed:
-            return Message("assistant", "", kind="sealed", extra_tokens=_sealed_tokens(item), source=item)
-        if row.content is Content.REASONING:
-            text = "\n".join(filter(None, (text_of(item.get("summary")), text_of(item.get("content")))))
-            return Message("assistant", text, kind="reasoning", extra_tokens=_sealed_tokens(item), source=item)
+        if row.is_sealed or row.content is Content.REASONING:
+            return _decode_reasoning(item, is_sealed=row.is_sealed)
         if row.answered_by:
             return _decode_call(item, row, index)
         if row.content is Content.RESULT:
             return _decode_output(item, row, index)
         if row.media:
-            # The picture is beside its other fields. Its base64 is no text, whatever its format.
-            rest = {key: value for key, value in item.items() if key != "result"}
-            return replace(_decode_other(rest, is_hosted=True), media=media_in([item], _PROVIDER), source=item)
+            return _decode_media(item)
         if row.is_instruction:
             return replace(_decode_other(item, is_hosted=False), role="developer", kind="message")
         return _decode_other(item, is_hosted=row.is_hosted)
@@ -100,6 +95,20 @@ class ResponsesCodec(DictCodec):
         if changed == output:
             return message
         return replace(self.decode({**source, "output": changed}, 0), meta=message.meta, id=message.id)
+
+
+def _decode_media(item: Mapping[str, Any]) -> Message:
+    # The picture is beside its other fields. Its base64 is no text, whatever its format.
+    rest = {key: value for key, value in item.items() if key != "result"}
+    return replace(_decode_other(rest, is_hosted=True), media=media_in([item], _PROVIDER), source=item)
+
+
+def _decode_reasoning(item: Mapping[str, Any], *, is_sealed: bool) -> Message:
+    tokens = _sealed_tokens(item)
+    if is_sealed:
+        return Message("assistant", "", kind="sealed", extra_tokens=tokens, source=item)
+    text = "\n".join(filter(None, (text_of(item.get("summary")), text_of(item.get("content")))))
+    return Message("assistant", text, kind="reasoning", extra_tokens=tokens, source=item)
 
 
 def _change_output(source: Mapping[str, Any], call_id: str, change: ChangeOutput) -> Any:

@@ -242,9 +242,7 @@ class SpanIndex:
         field = block.field or summary_field(text, block.kind)
         tokens = len(shown_text(text, block.parent)) / CHARS_PER_TOKEN + LINE_TOKENS
         is_priority = self._is_priority(text, block, field)
-        bonus = _field_bonus(field, is_kept=block.entry is not None)
-        if field in _STORY_FIELDS and block.kind in ("prose", "user"):
-            bonus = max(bonus, tokens * _STORY_VALUE_PER_TOKEN)
+        bonus = _line_bonus(block, field, tokens)
         if bonus and not is_priority and field not in _NUMBERED_FIELDS and self._is_boilerplate(text):
             bonus = 0.0
         candidate = Candidate(text, block, field, entities, bonus, tokens, len(self.candidates), is_priority)
@@ -363,10 +361,14 @@ class SpanIndex:
                 usage.as_argument = True
 
 
-def _field_bonus(field: str, *, is_kept: bool) -> float:
-    """Return the value of a line for its field. `is_kept` is True for a line of an earlier summary."""
+def _line_bonus(block: Block, field: str, tokens: float) -> float:
+    """Return the value of a line for its field."""
     bonus = FIELD_BONUS.get(field, 0.0)
-    return bonus * _STABLE_BONUS if is_kept and field in _STABLE_FIELDS else bonus
+    if block.entry is not None and field in _STABLE_FIELDS:  # a line of an earlier summary
+        bonus *= _STABLE_BONUS
+    if field in _STORY_FIELDS and block.kind in ("prose", "user"):
+        bonus = max(bonus, tokens * _STORY_VALUE_PER_TOKEN)
+    return bonus
 
 
 def _mentions(text: str, kind: LineKind) -> tuple[Mention, ...]:

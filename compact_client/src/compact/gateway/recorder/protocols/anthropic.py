@@ -81,20 +81,24 @@ class _Reader:
 
     def feed(self, event: Mapping[str, Any]) -> None:
         kind, index = event.get("type"), event.get("index")
-        if kind == "message_start":
+        if isinstance(index, int):
+            self._feed_block(kind, index, event)
+        elif kind == "message_start":
             self._start(as_mapping(event.get("message")))
-        elif kind == "content_block_start" and isinstance(index, int):
-            self._blocks[index] = dict(as_mapping(event.get("content_block")))
-            self.answer.items = [{"role": "assistant", "content": [block]} for block in self._blocks.values()]
-        elif kind == "content_block_delta" and isinstance(index, int) and index in self._blocks:
-            self._extend(index, as_mapping(event.get("delta")))
-        elif kind == "content_block_stop" and index in self._arguments:
-            self._blocks[index]["input"] = _input(self._arguments.pop(index))
         elif kind == "message_delta":
             self.answer.stop_reason = str(as_mapping(event.get("delta")).get("stop_reason") or "")
             self._read_usage(as_mapping(event.get("usage")))
         elif kind == "error":
             self.answer.error = str(as_mapping(event.get("error")).get("type") or "error")
+
+    def _feed_block(self, kind: Any, index: int, event: Mapping[str, Any]) -> None:
+        if kind == "content_block_start":
+            self._blocks[index] = dict(as_mapping(event.get("content_block")))
+            self.answer.items = [{"role": "assistant", "content": [block]} for block in self._blocks.values()]
+        elif kind == "content_block_delta" and index in self._blocks:
+            self._extend(index, as_mapping(event.get("delta")))
+        elif kind == "content_block_stop" and index in self._arguments:
+            self._blocks[index]["input"] = _input(self._arguments.pop(index))
 
     def document(self, value: Mapping[str, Any]) -> None:
         if value.get("type") == "error":
