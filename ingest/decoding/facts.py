@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from compact.events import RetentionEvent
+from compact.events import FACT_KINDS, RetentionEvent
 from compact.events.reading import found_count, kept_count, upgrade
 
 LOSSY_SHARE = 0.9
 """A compaction that kept a smaller share of its facts raises the alarm."""
 _INT_MAX = 2**31 - 1
-
-
-FACT_KINDS: Final = ("goal", "constraint", "decision", "open_item", "file", "id", "number", "path")
 
 
 class FactCount(NamedTuple):

@@ -21,7 +21,7 @@ from compact.events import (
     TokenEstimateEvent,
     TriggerDecisionEvent,
 )
-from compact.events.reading import Report, report_of, upgrade
+from compact.events.reading import Report, freed_tokens, report_of, upgrade
 
 from ingest.decoding.facts import FactCount, count_facts, weighted_share
 from ingest.decoding.token_usage import Usage, call_usage
@@ -122,7 +122,7 @@ def _compaction_stats(kind: str, data: dict[str, Any]) -> Stats:
         facts_kept=facts.kept,
         retention=retention,
         is_overflow=kind == _OVERFLOW,
-        freed_tokens=_count_freed(before, after) if is_compaction else 0,
+        freed_tokens=freed_tokens(before, after) if is_compaction else 0,
         cache_lost_tokens=_cache_lost(get("cache")),
     )
     return Stats(
@@ -132,10 +132,6 @@ def _compaction_stats(kind: str, data: dict[str, Any]) -> Stats:
         usage=_summary_usage(get) if kind in SUMMARY_KINDS else None,
         event=event,
     )
-
-
-def _count_freed(before: int | None, after: int | None) -> int:
-    return 0 if before is None or after is None else max(0, before - after)
 
 
 def _cache_lost(cache: Any) -> int:

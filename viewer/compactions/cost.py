@@ -86,7 +86,7 @@ class CacheEffect:
 
 def cache_effect(check: Check, calls: int, rates: CompactionRates | None = None) -> CacheEffect:
     """Return the effect of a compaction after `calls` later calls."""
-    freed = max(0, check.freed_tokens)
+    freed = check.freed_tokens
     pruned, summary = check.event(PrunedMessagesEvent), check.event(SummaryCreatedEvent)
     cache = (pruned and pruned.cache) or {}
     invalidated = to_count(cache.get("invalidated_tokens"))

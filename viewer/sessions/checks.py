@@ -23,7 +23,7 @@ from compact.events import (
     TokenEstimateEvent,
     TriggerDecisionEvent,
 )
-from compact.events.reading import CheckResult, Outcome, event_of
+from compact.events.reading import CheckResult, Outcome, event_of, freed_tokens
 
 from ingest.decoding.facts import LOSSY_SHARE, FactCount, count_facts, count_facts_by_kind, weighted_share
 from ingest.decoding.span_stats import stats_of
@@ -186,7 +186,8 @@ class Check:
 
     @property
     def freed_tokens(self) -> int:
-        return 0 if self.after is None else self.before - self.after
+        """The tokens that the compaction freed. The figure of a session or a period is the sum of these."""
+        return freed_tokens(self.before, self.after)
 
     @property
     def window(self) -> int:

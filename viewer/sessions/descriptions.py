@@ -133,9 +133,12 @@ def _describe_completed(completed: list[Check]) -> str:
     if not measured:
         return f"{removed}. The prompt size afterward wasn't reported."
     freed = sum(check.freed_tokens for check in measured)
+    added = sum((check.after or 0) - check.before for check in measured)
+    if not freed and added > 0:
+        return f"{removed} and added {added:,} tokens."
     # Compactions without a size may have freed more.
     least = "" if len(measured) == len(completed) else "at least "
-    return f"{removed} and {f'freed {least}{freed:,}' if freed >= 0 else f'added {-freed:,}'} tokens."
+    return f"{removed} and freed {least}{freed:,} tokens."
 
 
 def _describe_unreported(checks: list[Check]) -> str:

@@ -71,6 +71,11 @@ def deciding_kind(counts: Mapping[str, int]) -> str:
     return max(REPORTING_KINDS, key=lambda kind: counts.get(kind, 0))
 
 
+def freed_tokens(before: int | None, after: int | None) -> int:
+    """Return the tokens that a compaction freed: none if a size is unknown, or if the prompt became larger."""
+    return 0 if before is None or after is None else max(0, before - after)
+
+
 @dataclass(frozen=True, slots=True)
 class CheckResult:
     """The size of the prompt before and after a check, and what became of it.

@@ -1,4 +1,4 @@
-"""Phrases in the sentences of events. `static/js/format.js` writes shares and counts in the same way."""
+"""Phrases in the sentences of events. `static/js/format.js` writes counts and percents in the same way."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def format_counts(total: int, kept: int) -> str:
 
 
 def format_facts(total: int, kept: int) -> str:
-    """196 of 265 facts kept (74%). `factsKept` in `static/js/format.js` writes the same."""
+    """196 of 265 facts kept (74%)."""
     return f"{kept:,} of {total:,} facts kept ({format_share(kept, total)})"
 
 

@@ -17,7 +17,15 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 from compact.events.base import Event
 from compact.events.catalog import event_named
 from compact.events.check_events import QualityEvent, TokenEstimateEvent, TriggerDecisionEvent
-from compact.events.check_result import REPORTING_KINDS, CheckResult, Outcome, Report, deciding_kind, report_of
+from compact.events.check_result import (
+    REPORTING_KINDS,
+    CheckResult,
+    Outcome,
+    Report,
+    deciding_kind,
+    freed_tokens,
+    report_of,
+)
 from compact.events.compaction_events import REMAINING_FATES, ArchivalEvent, PrunedMessagesEvent
 from compact.events.summary_events import RetentionEvent
 
@@ -31,6 +39,7 @@ __all__ = [
     "deciding_kind",
     "event_of",
     "found_count",
+    "freed_tokens",
     "kept_count",
     "read",
     "report_of",

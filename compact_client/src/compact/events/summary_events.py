@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Final, Literal, get_args
 
 from compact.events.base import OPTIONAL, PRIVATE_TEXT, Event
 from compact.events.check_events import Evidence
@@ -12,10 +12,16 @@ from compact.events.phrases import format_count, format_facts, format_number, fo
 from compact.messages.redacted_types import RedactedText, RedactedTree
 
 __all__ = [
+    "FACT_KINDS",
+    "FactKind",
     "RetentionEvent",
     "SummaryCreatedEvent",
     "SummaryDiscardedEvent",
 ]
+
+
+FactKind = Literal["goal", "constraint", "decision", "open_item", "file", "id", "number", "path"]
+FACT_KINDS: Final[tuple[FactKind, ...]] = get_args(FactKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from compact.ledgers.inferred_ledger import UNDISCLOSED, InferredLedger, infer_l
 from compact.messages import Message
 from compact.messages.codecs import get_codec
 from compact.messages.codecs.quarantine import decode_item
+from compact.reading.facts import rank_of_kind
 from compact.recall import Passage, PassageIndex, Source
 from compact.recall.sections import searchable_text
 from compact.redaction.view import mask_conversation
@@ -27,8 +28,6 @@ HEADINGS: Final = {
     "file": "File changes",
 }
 _OTHER_HEADING: Final = "Names, ids and values"
-# How much each kind looks like a commitment, for facts that come without a weight.
-KIND_WEIGHTS: Final = {"constraint": 4.0, "goal": 3.5, "decision": 2.0, "file": 1.5, "open_item": 1.4}
 _MAX_TEXT_CHARS: Final = 400
 _MAX_CONTEXT_CHARS: Final = 300
 _QUOTE_CHARS: Final = 80
@@ -45,6 +44,7 @@ class LostItem:
     turn: int | None = None
     time: str | None = None
     weight: float = 0.0
+    """The weight among facts of its kind. A server does not report it."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -89,18 +89,17 @@ def items_from_facts(
     for fact in facts:
         kind, sources = str(fact.get("kind", "")), fact.get("source_ids")
         known = (turns or {}).get(str(sources[0])) if isinstance(sources, list) and sources else None
-        weight = KIND_WEIGHTS.get(kind, 0.5)
         text = str(fact.get("sentence") or fact.get("text", ""))
-        items.append(LostItem(kind, text, compaction, known, time, weight))
+        items.append(LostItem(kind, text, compaction, known, time))
     return items
 
 
 def rank_items(items: Iterable[LostItem]) -> list[LostItem]:
-    """Return the items without repetitions, the most binding first."""
+    """Return the items without repetitions, the most binding first, in the order of the retention check."""
     unique: dict[tuple[str, str], LostItem] = {}
     for item in items:
         unique.setdefault((item.kind, item.text), item)
-    return sorted(unique.values(), key=lambda item: -item.weight)
+    return sorted(unique.values(), key=lambda item: (rank_of_kind(item.kind), -item.weight))
 
 
 def render_items(

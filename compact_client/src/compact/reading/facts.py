@@ -80,12 +80,16 @@ class Fact:
     @property
     def rank(self) -> tuple[int, float]:
         """Sorts commitments first, and then the heaviest facts."""
-        commitment = _COMMITMENTS.index(self.kind) if self.kind in _COMMITMENTS else len(_COMMITMENTS)
-        return commitment, -self.weight
+        return rank_of_kind(self.kind), -self.weight
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fact as `compact.retention` lists it."""
         return {"kind": self.kind, "text": self.text, "source_ids": list(self.source_ids)}
+
+
+def rank_of_kind(kind: str) -> int:
+    """Return the place of a kind of facts among those that were lost. Commitments come first."""
+    return _COMMITMENTS.index(kind) if kind in _COMMITMENTS else len(_COMMITMENTS)
 
 
 class PromptText:
