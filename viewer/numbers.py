@@ -6,6 +6,7 @@ Agents may send any JSON value where a number is expected, so parsing never fail
 from __future__ import annotations
 
 import math
+from datetime import datetime
 from typing import Any
 
 from compact.events.phrases import (
@@ -28,6 +29,7 @@ __all__ = [
     "format_usage",
     "to_count",
     "to_fraction",
+    "to_milliseconds",
 ]
 
 _ROUNDS_UP = 0.9995  # 999,500 is 1M, not 1,000k
@@ -52,6 +54,11 @@ def to_fraction(value: Any) -> float:
     if math.isnan(fraction):
         return 0.0
     return max(0.0, min(1.0, fraction / 100 if fraction > 1 else fraction))
+
+
+def to_milliseconds(time: datetime | None) -> int | None:
+    """Return a time as JavaScript counts it, in whole milliseconds since 1970."""
+    return int(time.timestamp() * 1000) if time else None
 
 
 def format_short(value: float) -> str:

@@ -46,7 +46,7 @@ class SessionList(ReadView):
         parameters=[
             query_parameter("q", "Text in the session id or the model."),
             query_parameter("model", "Exact model name."),
-            query_parameter("state", "near, running, compacted, errors, fallback, overflow, lossy or bookmarked."),
+            query_parameter("state", f"One of {', '.join(session_list.STATE_LABELS)}."),
             query_parameter("range", f"Active in the last {', '.join(session_list.RANGES)}."),
             query_parameter("sort", f"{', '.join(session_list.SORTS)}. `-` in front means descending."),
             *(

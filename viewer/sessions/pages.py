@@ -115,6 +115,7 @@ def _statistics(project: Project, filters: session_list.SessionFilter) -> dict[s
     now = timezone.now()
     return {
         "filters": filters,
+        "states": session_list.STATE_LABELS.items(),
         "figures": overview.figures([project.pk], filters.range, now),
         "figures_period": _RANGE_LABELS[overview.period_name(filters.range)],
         "attention": [] if filters.is_search else overview.attention([project.pk], filters.range, now),

@@ -25,6 +25,7 @@ from ingest.storage import payloads, sequence
 from ingest.storage.messages import restore
 from ingest.storage.payloads import decode_data, decode_fields
 from viewer.kinds import GENERATION
+from viewer.numbers import to_milliseconds
 from viewer.sessions.checks import Check
 from viewer.sessions.session_checks import SessionChecks
 from viewer.sessions.spans import SpanRow
@@ -156,8 +157,8 @@ def traces(session: Session, visibility: Visibility = Visibility.METADATA) -> li
         {
             "id": trace.trace_id,
             "name": trace.name if visibility is Visibility.CONTENT else public_parts.public_name("trace", trace.name),
-            "start": _milliseconds(trace.started_at),
-            "end": _milliseconds(trace.ended_at),
+            "start": to_milliseconds(trace.started_at),
+            "end": to_milliseconds(trace.ended_at),
             "is_mixed": trace.is_mixed,
         }
         for trace in rows[:_MAX_TRACES]
@@ -350,7 +351,3 @@ def span_row(row: Sequence[Any]) -> SpanRow:
 def from_json(value: Any) -> Any:
     # Raw cursors of Django return jsonb as text.
     return msgspec.json.decode(value) if isinstance(value, str | bytes) else value
-
-
-def _milliseconds(time: Any) -> int | None:
-    return int(time.timestamp() * 1000) if time else None

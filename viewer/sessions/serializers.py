@@ -14,6 +14,7 @@ from ingest.decoding.facts import FactCount
 from ingest.decoding.labels import LABEL_KEYS
 from ingest.models import Session
 from ingest.storage.figures.table import STORED
+from viewer.numbers import to_milliseconds
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_check, describe_span
 from viewer.sessions.spans import SpanRow
@@ -239,8 +240,8 @@ def columns(spans: Iterable[SpanRow]) -> dict[str, list[Any]]:
         result["kind"].append(span.kind)
         result["name"].append(span.name[:200])
         result["status"].append(span.status)
-        result["start"].append(_ms(span.started_at))
-        result["end"].append(_ms(span.ended_at))
+        result["start"].append(to_milliseconds(span.started_at))
+        result["end"].append(to_milliseconds(span.ended_at))
         result["tokens"].append(span.tokens)
     return result
 
@@ -257,16 +258,12 @@ def event_json(session: Session, span: SpanRow) -> dict[str, Any]:
         "kind": span.kind,
         "name": span.name[:200],
         "status": span.status,
-        "at": _ms(span.ended_at or span.started_at),
-        "start": _ms(span.started_at),
-        "end": _ms(span.ended_at),
+        "at": to_milliseconds(span.ended_at or span.started_at),
+        "start": to_milliseconds(span.started_at),
+        "end": to_milliseconds(span.ended_at),
         "tokens": span.tokens,
         "text": describe_span(span)[:500],
     }
-
-
-def _ms(time: datetime | None) -> int | None:
-    return int(time.timestamp() * 1000) if time else None
 
 
 def _iso(time: datetime | None) -> str | None:

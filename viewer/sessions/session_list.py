@@ -32,8 +32,12 @@ STATES: dict[str, Q] = {
     "lossy": IS_LOSSY,
     **{figure.state: Q(**{f"{figure.column}__gt": 0}) for figure in STORED if figure.state},
 }
-
-
+STATE_LABELS = {
+    **{figure.state: figure.state_label for figure in FIGURES if figure.state_label},
+    "near": "Near the limit",
+    "bookmarked": "Bookmarked by you",
+}
+"""The filters by state, with their names."""
 RANGES = {
     "1h": timedelta(hours=1),
     "24h": timedelta(hours=24),

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum, Flag, auto
 from typing import Literal
 
+from ingest.decoding.facts import LOSSY_SHARE
+
 
 class Merge(Enum):
     """The rule by which the values of spans become the value of a session."""
@@ -81,6 +83,8 @@ class Figure:
     """Its column of `ingest_activity` and `ingest_trend`, which is a sum."""
     state: str = ""
     """The filter of the session list that finds sessions with any."""
+    state_label: str = ""
+    """The name of this filter."""
     order: str = ""
     """The indexed column of `ingest_session` that the session list can be sorted by."""
     trouble: tuple[str, str] | None = None
@@ -106,6 +110,7 @@ FIGURES = (
         definition="Sessions with open spans now.",
         merge=Merge.READ,
         state="running",
+        state_label="Running",
         pages=Page.HOME,
     ),
     Figure(
@@ -153,6 +158,7 @@ FIGURES = (
         column="compaction_count",
         hourly="compactions",
         state="compacted",
+        state_label="Compacted",
         order="compaction_count",
         pages=Page.HOME | Page.LIST | Page.SESSION | Page.COMPARISON | Page.TRENDS,
     ),
@@ -234,6 +240,7 @@ FIGURES = (
         unit="percent",
         better="more",
         state="lossy",
+        state_label=f"Facts kept below {LOSSY_SHARE:.0%}",
         order="worst_lost",
         pages=Page.HOME | Page.LIST | Page.SESSION | Page.COMPARISON | Page.TRENDS,
     ),
@@ -303,6 +310,7 @@ FIGURES = (
         column="fallback_count",
         hourly="fallbacks",
         state="fallback",
+        state_label="Used a fallback",
         trouble=("used a fallback", "used a fallback {count:,} times"),
         pages=Page.HOME | Page.COMPARISON | Page.TRENDS,
     ),
@@ -316,6 +324,7 @@ FIGURES = (
         column="overflow_count",
         hourly="overflows",
         state="overflow",
+        state_label="Overflowed",
         trouble=("overflowed its context", "overflowed its context {count:,} times"),
         pages=Page.HOME | Page.COMPARISON | Page.TRENDS,
     ),
@@ -330,6 +339,7 @@ FIGURES = (
         column="error_count",
         hourly="errors",
         state="errors",
+        state_label="With errors",
         order="error_count",
         trouble=("had 1 error", "had {count:,} errors"),
         pages=Page.HOME | Page.LIST | Page.SESSION | Page.COMPARISON | Page.TRENDS,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, get_args
 
 from compact.agents.launch import find_launches
 from compact.agents.registry import AGENTS, WITH_HOOKS, WITH_MCP, titles
 from compact.cli import exit_codes
 from compact.delivery.endpoint import LOCAL_URL, configured_url
 from compact.gateway.settings import DEFAULT_PORT
-from compact.policy import STYLES
+from compact.policy import STYLES, RendererName
 
 _EXIT_CODES = "exit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exit_codes.MEANINGS.items())
 _INPUT = """\
@@ -187,7 +187,7 @@ def _add_conversation_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--model", help="model whose tokens to count")
     command.add_argument("--max-tokens", type=int, metavar="N", help="size of the model's context window")
     command.add_argument("--strategy", choices=STYLES, help="summary style")
-    command.add_argument("--renderer", choices=["layered", "inplace", "bridge"], help="layout of the result")
+    command.add_argument("--renderer", choices=get_args(RendererName), help="layout of the result")
     command.add_argument("--keep-turns", type=int, metavar="N", help="number of recent turns to keep")
     command.add_argument(
         "--keep-pairs", type=int, metavar="N", help="number of recent tool calls to keep with their outputs"

@@ -152,9 +152,20 @@ class SessionRecorder:
             span.name = span.model = model
         return self._note(span, thread)
 
-    def aside(self, span: RecordedSpan, thread: Thread | None = None) -> None:
+    def aside(
+        self,
+        name: str,
+        title: str,
+        *,
+        at: str | None,
+        model: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        thread: Thread | None = None,
+    ) -> RecordedSpan:
         """Record a model call beside the conversation, such as one for a title. It is no turn."""
-        self._note(span, thread or self.own_thread)
+        data = {**(data or {}), "is_aside": True}
+        span = RecordedSpan("generation", title, at, at, model, data=data, key=f"aside:{name}")
+        return self._note(span, thread or self.own_thread)
 
     def change(self, span: RecordedSpan) -> None:
         """Mark a span as changed."""

@@ -12,13 +12,10 @@ from compact.rendering.layered import LayeredRenderer
 
 __all__ = ["BridgeRenderer", "InplaceRenderer", "LayeredRenderer", "Renderer", "get_renderer"]
 
-_BY_NAME: dict[str, Renderer] = {
-    "layered": LayeredRenderer(),
-    "inplace": InplaceRenderer(),
-    "bridge": BridgeRenderer(),
-}
+_RENDERERS: tuple[Renderer, ...] = (LayeredRenderer(), InplaceRenderer(), BridgeRenderer())
+_BY_NAME = {renderer.name: renderer for renderer in _RENDERERS}
 
 
 def get_renderer(name: str) -> Renderer:
-    """Return the renderer called `layered`, `inplace` or `bridge`."""
+    """Return the renderer with this name, one of `RendererName`."""
     return _BY_NAME[name]

@@ -19,7 +19,7 @@ from compact.agents.tool_results import clear_prompt, without_images
 from compact.ledgers.foreign_compaction import Compaction, LogMessage
 from compact.messages.json_values import as_count, as_list, as_mapping, as_text, text_blocks
 from compact.messages.usage import Usage
-from compact.recording import RecordedSpan, SessionLink, SessionRecorder, Thread
+from compact.recording import SessionLink, SessionRecorder, Thread
 
 CONTENT = ("message.content",)
 _TITLE = "Claude Code compacted"
@@ -194,12 +194,9 @@ class ClaudeCodeParser:
         """Record a call that failed. Claude Code also writes messages for which it asked no model."""
         if not line.get("isApiErrorMessage"):
             return
-        at, payload = message.at, {"output": [{"role": "assistant", "content": message.item["content"]}]}
-        data = {"is_aside": True}
-        span = RecordedSpan(
-            "generation", "model", at, at, data=data, payload=payload, is_error=True, key=f"aside:{name}"
-        )
-        self.recorder.aside(span, thread)
+        span = self.recorder.aside(name, "model", at=message.at, thread=thread)
+        span.payload = {"output": [{"role": "assistant", "content": message.item["content"]}]}
+        span.is_error = True
 
     def _open_tool_calls(self, thread: Thread, blocks: Sequence[Mapping[str, Any]], at: str | None) -> None:
         for block in blocks:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, cast
 
 from compact.agents.agent import Wire, WireRequest
@@ -267,16 +268,13 @@ class Conversation:
         """Return the span of a call that is no turn: a summary, a title, a count, a probe, or one that failed."""
         name = self._name_of_call(exchange)
         kind = call.request.request_class
-        data: dict[str, Any] = {"request_class": kind, "is_aside": True}
+        data: dict[str, Any] = {"request_class": kind}
         if status := _unusual_status(exchange):
             data["http_status"] = status
-        title = "summary request" if kind == "compaction" else kind
-        span = RecordedSpan(
-            "generation", title if kind not in TURNS else call.model or "model", call.at, model=call.model or None,
-            data=data, key=f"aside:{name}",
-        )  # fmt: skip
-        self._recorder.aside(span, self.thread)
-        return span
+        title: str = "summary request" if kind == "compaction" else kind
+        if kind in TURNS:
+            title = call.model or "model"
+        return self._recorder.aside(name, title, at=call.at, model=call.model or None, data=data, thread=self.thread)
 
     # Compactions.
 
@@ -323,22 +321,22 @@ class Conversation:
         is_unsure = self.has_gap or (self._is_resumed and summary is None)
         compaction.evidence = "inferred" if is_unsure else "exact"
         compaction.tokens_before = self._last_tokens
-        compaction.trigger = (summary.trigger if summary else "") or "auto"
-        compaction.duration_ms = summary.duration_ms if summary else None
+        compaction.trigger = "auto"
+        if summary is not None:
+            self._use_request(compaction, summary)
         compaction.after = tuple(block.message for block in call.blocks)
         block = self._summary_block(call.blocks, summary) if change == "compaction" else None
         if block is not None:
             self._read_summary(compaction, block)
         compaction.fates = fates_of(self.blocks, call.blocks, summarized=self._read_by_summary(summary, block))
-        if summary is not None:
-            self._link_request(summary, name)
         title = f"{self._title} compacted" if change == "compaction" else f"{self._title} cleared tool results"
         self._pending = compaction, title
 
-    def _link_request(self, summary: _Summary, compaction_id: str) -> None:
-        """Put the request for the summary below its compaction."""
+    def _use_request(self, compaction: Compaction, summary: _Summary) -> None:
+        """Take trigger and duration from the request for the summary, and put it below its compaction."""
+        compaction.trigger, compaction.duration_ms = summary.trigger or "auto", summary.duration_ms
         if summary.span is not None:
-            summary.span.parent = f"compaction:{compaction_id} check"
+            summary.span.parent = f"compaction:{compaction.id} check"
             self._recorder.change(summary.span)
 
     def _read_summary(self, compaction: Compaction, block: Block) -> None:
@@ -378,9 +376,9 @@ class Conversation:
     # The event.
 
     def _event(self, exchange: Exchange, call: Call, span: RecordedSpan) -> RequestEvent:
-        usage = exchange.answer.usage
-        total = usage.input_tokens if usage and usage.input_tokens else None
-        parts = add_up([*call.fixed, *(part for block in call.blocks for part in block.parts)], total)
+        usage = exchange.answer.usage.to_dict() if exchange.answer.usage else {}
+        total = usage.get("input_tokens")
+        parts = add_up(chain(call.fixed, *(block.parts for block in call.blocks)), total)
         if total is not None:
             span.breakdown = breakdown_of(parts)
         event = RequestEvent(
@@ -394,7 +392,7 @@ class Conversation:
             parts=parts,
             message_count=len(call.blocks),
             new_messages=len(call.blocks) - call.kept,
-            usage=cast(RequestUsage, usage.to_dict()) if usage and total else None,
+            usage=cast(RequestUsage, usage) if usage else None,
             previous=self._last_request if call.kept else None,
             http_status=_unusual_status(exchange),
             kept=call.kept,
