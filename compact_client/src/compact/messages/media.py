@@ -70,7 +70,7 @@ def text_in_document(part: Mapping[str, Any]) -> str | None:
     """Return the text of a plain-text document, which providers count as text, or None for any other part."""
     source = part.get("source")
     if isinstance(source, Mapping) and source.get("type") == "text" and isinstance(source.get("data"), str):
-        return "\n".join(str(text) for text in (part.get("title"), part.get("context"), source["data"]) if text)
+        return "\n".join(map(str, filter(None, (part.get("title"), part.get("context"), source["data"]))))
     if part.get("type") == "text-plain":
         return str(part.get("text") or "")
     file = part.get("file") or part.get("inlineData")

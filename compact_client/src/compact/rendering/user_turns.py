@@ -57,12 +57,16 @@ class _Turns:
         elif self._last is None and message.role == "assistant" and self._codec.rules.starts_with_user:
             self._add_user(OPENING_TEXT, "opening")
         elif self._last is not None and not self._follows(message):
-            if _breaks_turn(self._last, message):
-                self._add_user(TURN_TEXT, f"turn-{message.id}")
-            elif between := separator(self._last, message, self._codec):
-                self._messages.append(between)
+            self._separate(self._last, message)
         self._messages.append(message)
         self._last = message
+
+    def _separate(self, last: Message, message: Message) -> None:
+        """Write what has to stand between two messages that do not follow each other in the host's list."""
+        if _breaks_turn(last, message):
+            self._add_user(TURN_TEXT, f"turn-{message.id}")
+        elif between := separator(last, message, self._codec):
+            self._messages.append(between)
 
     def finish(self) -> list[Message]:
         return self._messages

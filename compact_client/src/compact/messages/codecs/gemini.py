@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from compact.exceptions import MalformedMessage
@@ -66,10 +67,10 @@ class GeminiCodec(DictCodec):
             tool_calls=tuple(_tool_call(call, name) for call, name in _functions(parts, _CALL, index)),
             tool_call_id=answers[0] if answers else None,
             also_answers=tuple(answers[1:]),
-            links=tuple(link for part in parts for link in linked_ids(part)),
+            links=tuple(chain.from_iterable(map(linked_ids, parts))),
             extra_tokens=sum(len(string_field(part, "thoughtSignature")) for part in parts)
             // _SIGNATURE_CHARS_PER_TOKEN,
-            media=tuple(media for part in parts for media in _media(part)),
+            media=tuple(chain.from_iterable(map(_media, parts))),
             source=item,
         )
 
