@@ -435,6 +435,8 @@ LOGGING = {
     "loggers": {
         "ariadne": {"handlers": ["notices"]},
         "psycopg": {"level": "ERROR"},
+        # It writes a traceback for each attempt to reach Redis. `ingest.storage.notifications` names the outage once.
+        "channels_redis": {"level": "CRITICAL"},
         "psycopg.pool": {"level": LOG_LEVEL},
     },
 }

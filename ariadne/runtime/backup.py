@@ -36,7 +36,7 @@ FILES = "files"
 _PREFIX = "ariadne-"
 _PROGRESS_INTERVAL_S = 0.5
 # Files that Postgres or `setup` create again. Everything else (secret key, credentials, signing keys) is copied.
-_EXCLUDED = {"postgres", "run", "postgres.log", "up.log"}
+_EXCLUDED = {"postgres", "postgres.lock", "run", "postgres.log", "up.log"}
 _ENVIRONMENT = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"}
 
 

@@ -18,12 +18,15 @@ from collections.abc import Iterable
 from channels.layers import get_channel_layer
 
 from ingest.cells import project_of
+from ingest.outage import Outage
 
 logger = logging.getLogger("ariadne.ingest")
 
 GROUP = "ingest.commits"
 MESSAGE_TYPE = "spans.committed"
 MAX_SESSIONS = 200
+# Shared by those who send to the channel layer and those who listen.
+channel_layer = Outage(logger, "channel_layer", "check REDIS_URL. Until then, open pages are up to a second late")
 
 
 async def publish(cell: int, seq: int, session_keys: Iterable[uuid.UUID]) -> bool:
@@ -44,6 +47,7 @@ async def publish(cell: int, seq: int, session_keys: Iterable[uuid.UUID]) -> boo
     try:
         await layer.group_send(GROUP, notification)
     except Exception as error:
-        logger.warning("notification_failed error=%s", type(error).__name__)
+        channel_layer.fail("commits", error)
         return False
+    channel_layer.succeed("commits")
     return True

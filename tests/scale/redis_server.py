@@ -55,6 +55,11 @@ class Redis:
             self._process.wait()
             self._process = None
 
+    def pause(self) -> None:
+        """Suspend the process. Connections stay open and get no answer. `kill()` ends it too."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
     def _is_reachable(self) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:

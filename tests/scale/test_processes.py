@@ -156,15 +156,22 @@ def test_rolling_restart_drops_nothing(pair: Server, database: Postgres) -> None
 
 
 def test_pages_miss_nothing_without_redis(pair: Server, database: Postgres, redis: Redis) -> None:
-    """While Redis is down, events are accepted and pages catch up by polling."""
+    """While Redis does not answer or is down, events are accepted and pages catch up by polling. The log says it."""
+    lines = len(pair.log.splitlines())
     with load(pair, database) as (senders, watchers):
         assert wait_until(more(senders, 300))
+        redis.pause()
+        assert wait_until(more(senders, 500))
         redis.kill()
         assert wait_until(more(senders, 500))
         acknowledged = set[tuple[str, str]]().union(*(sender.acknowledged for sender in senders))
         assert all(wait_until(lambda watcher=watcher: acknowledged <= watcher.keys) for watcher in watchers)  # type: ignore[misc]
         redis.start()
         assert wait_until(more(senders, 300))
+        assert wait_until(lambda: "channel_layer_works" in pair.log)
+    log = "\n".join(pair.log.splitlines()[lines:])
+    assert "Traceback" not in log
+    assert 1 <= log.count("channel_layer_unavailable") <= 2 * len(web_processes(pair))
 
 
 def test_postgres_crash_loses_no_acknowledged_event(pair: Server, database: Postgres) -> None:
@@ -177,3 +184,23 @@ def test_postgres_crash_loses_no_acknowledged_event(pair: Server, database: Post
         database.process.wait(timeout=20)
         database.start()
         assert wait_until(more(senders, 300))
+
+
+def test_postgres_that_does_not_answer_loses_nothing(pair: Server, database: Postgres) -> None:
+    """While all its processes are paused, senders get 503 and retry. The log has no traceback."""
+    lines = len(pair.log.splitlines())
+    assert database.process is not None
+    postmaster = psutil.Process(database.process.pid)
+    with load(pair, database) as (senders, _):
+        assert wait_until(more(senders, 300))
+        paused = [postmaster, *postmaster.children(recursive=True)]
+        for process in paused:
+            process.suspend()
+        before = sum(sender.failures for sender in senders)
+        try:
+            assert wait_until(lambda: sum(sender.failures for sender in senders) > before)
+        finally:
+            for process in paused:
+                process.resume()
+        assert wait_until(more(senders, 300))
+    assert "Traceback" not in "\n".join(pair.log.splitlines()[lines:])

@@ -6,17 +6,15 @@ made up for by the next regular refresh.
 
 from __future__ import annotations
 
-import logging
 from uuid import UUID
 
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 from django.db import transaction
 
-from ingest.storage.notifications import GROUP
+from ingest.storage.notifications import GROUP, channel_layer
 
 MESSAGE_TYPE = "comments.changed"
-_log = logging.getLogger(__name__)
 
 
 def publish(project_id: int, session_key: UUID) -> None:
@@ -32,4 +30,6 @@ def _send(project_id: int, session_key: UUID) -> None:
     try:
         async_to_sync(layer.group_send)(GROUP, message)
     except Exception as error:
-        _log.warning("comment_notification_failed error=%s", type(error).__name__)
+        channel_layer.fail("comments", error)
+    else:
+        channel_layer.succeed("comments")

@@ -25,7 +25,8 @@ from channels.layers import get_channel_layer
 
 from ingest.cells import cells_of
 from ingest.models import Session
-from ingest.storage.notifications import GROUP
+from ingest.outage import Outage
+from ingest.storage.notifications import GROUP, channel_layer
 from viewer.live import comment_notifications, queries
 from viewer.sessions.queries import fresh_checks, last_seq
 from viewer.sessions.serializers import check_json, columns, session_json
@@ -44,7 +45,7 @@ QUEUE_FRAMES, QUEUE_SPANS = 64, 10_000
 BATCH_ROWS = 1_000
 # Two threads: while one reads a large session, the other serves the ticks of all other sockets.
 _executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="live")
-_log = logging.getLogger(__name__)
+_changes = Outage(logging.getLogger(__name__), "live_changes", "wait for the database, open pages catch up")
 
 
 async def read(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -204,6 +205,7 @@ class Hub:
             channel = await layer.new_channel()
             try:
                 await layer.group_add(GROUP, channel)
+                channel_layer.succeed("pages")
                 while True:
                     message = await layer.receive(channel)
                     if message["type"] == comment_notifications.MESSAGE_TYPE:
@@ -214,8 +216,8 @@ class Hub:
                 with contextlib.suppress(Exception):
                     await layer.group_discard(GROUP, channel)
                 raise
-            except Exception:
-                _log.warning("Channel layer unavailable. Live pages fall back to polling.", exc_info=True)
+            except Exception as error:
+                channel_layer.fail("pages", error)
                 await asyncio.sleep(POLL_S)
 
     def _announce_comments(self, project_id: int, session_key: UUID) -> None:
@@ -229,11 +231,16 @@ class Hub:
                 await asyncio.wait_for(self._wake.wait(), POLL_S)
             self._wake.clear()
             started = time.monotonic()
+            failure: Exception | None = None
             for project_id in list(self._subscriptions):
                 try:
                     await self._advance(project_id)
-                except Exception:
-                    _log.warning("Reading changes failed. Retrying at the next tick.", exc_info=True)
+                except Exception as error:
+                    failure = error
+            if failure is None:
+                _changes.succeed("hub")
+            else:
+                _changes.fail("hub", failure)
             await asyncio.sleep(max(0.0, TICK_S - (time.monotonic() - started)))
 
     async def _advance(self, project_id: int) -> None:
