@@ -210,6 +210,7 @@ def _add_run(commands: Any) -> None:
         + "".join(f"  {name:<9} {launch.title}\n" for name, launch in launches.items())
         + "  --        any command that honors ANTHROPIC_BASE_URL, OPENAI_BASE_URL or GOOGLE_GEMINI_BASE_URL",
         example="  compactctl run claude\n"
+        "  compactctl run --compact claude\n"
         "  compactctl run --open codex exec 'Fix the tests'\n"
         "  compactctl run -- node my-agent.js\n"
         "  compactctl run --upstream openai=http://127.0.0.1:11434 -- python agent.py    # Ollama, vLLM, LM Studio",
@@ -235,8 +236,11 @@ def _add_gateway(commands: Any) -> None:
         "Only this machine can connect, unless --host names another address. That needs a token, which a client sends\n"
         "in the path (/token/TOKEN/anthropic) or as the header X-Ariadne-Token. It is not forwarded.\n\n"
         "SIGTERM and Ctrl-C let streams finish, and a second signal ends them. SIGUSR2 or --upgrade starts the\n"
-        "program again on the same socket without dropping a stream.",
+        "program again on the same socket without dropping a stream.\n\n"
+        "With --compact, or for the agents in `gateway.compact` of compact.yaml, a prompt that exceeds the trigger is\n"
+        "sent compacted, and a line says so. Any other request is sent as it came.",
         example="  compactctl gateway\n"
+        "  compactctl gateway --compact\n"
         "  compactctl gateway --upstream ollama=http://127.0.0.1:11434 --upstream openai=https://openrouter.ai/api\n"
         "  ARIADNE_GATEWAY_TOKEN=… compactctl gateway --host 0.0.0.0\n"
         "  compactctl gateway --status",
@@ -255,6 +259,11 @@ def _add_gateway_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--http", action="store_true", help="answer requests for a websocket with 426, so that Codex uses HTTP"
+    )
+    command.add_argument(
+        "--compact",
+        action="store_true",
+        help="compact prompts that get too long, with the settings of compact.yaml, and repeat calls that overflow",
     )
     command.set_defaults(host="127.0.0.1")
 

@@ -154,6 +154,17 @@ class Recall(_Section):
     tool_name: str = Field(default="recall", min_length=1, description="name of the tool in that line")
 
 
+class Gateway(_Section):
+    """Compact mode of the gateway."""
+
+    compact: tuple[str, ...] = Field(
+        default=(), description="agents whose requests `compactctl gateway` and `run` compact, such as claude, codex"
+    )
+    deadline_s: float = Field(
+        default=10.0, gt=0, le=600, description="time that a request waits for its check before it is sent as it came"
+    )
+
+
 class ToolDurability(_Section):
     """Durability of one tool's results."""
 
@@ -185,6 +196,7 @@ class Settings(_Section):
     artifact_store: ArtifactStore = ArtifactStore()
     rehydration: Rehydration = Rehydration()
     recall: Recall = Recall()
+    gateway: Gateway = Gateway()
     tool_durability: dict[str, ToolDurability] = Field(
         default={}, description="durability of tool results, by the name of the tool"
     )

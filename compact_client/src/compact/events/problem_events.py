@@ -36,6 +36,7 @@ WarningCode = Literal[
     "malformed_message",
     "source_unverified",
     "artifact_corrupt",
+    "compaction_skipped",
 ]
 
 

@@ -18,6 +18,10 @@ not copied. The bytes of a websocket are raw and can be cut inside a websocket f
 
 The recorder gets its end of a socket pair as stdin and writes frames of the kinds SESSION and FIGURES back to it.
 
+In compact mode, a compactor process gets the same frames of the requests that may be compacted, with the body as the
+agent sent it. It answers each REQUEST_END with a VERDICT, and a second time for an answer that may report an overflow.
+What the recorder gets is what was sent to the provider.
+
 This module imports only the standard library.
 """
 
@@ -52,6 +56,17 @@ class Kind(IntEnum):
     """From the recorder: the session that a client works in. See `Session`."""
     FIGURES = 33
     """From the recorder: counters for `/metrics`. A JSON object of names and numbers that only grow."""
+    BODY = 48
+    """From the compactor: a part of the body to send instead of the agent's."""
+    VERDICT = 49
+    """From the compactor: the decision about a request, or about an answer that is held. See `Verdict`."""
+    PING = 50
+    """To the compactor, and back: a sign of life."""
+
+
+Rewrite = Literal["none", "compacted", "recovered", "late", "unavailable", "too_large"]
+"""The fate of the body of a request in compact mode. The last three were sent as they came: the compactor needed too
+long, did not run, or the body was too large for it."""
 
 
 class Open(TypedDict):
@@ -72,6 +87,14 @@ class Open(TypedDict):
     """A hash of all credentials of the request, with a random key of this gateway process. Empty without any."""
     client: str
     """The label that `compactctl run` gave to its agent, or the empty string."""
+    session: NotRequired[str]
+    """To the recorder: the id of the session, as the compactor has found it."""
+    rewrite: NotRequired[Rewrite]
+    """To the recorder, in compact mode only."""
+    retry_of: NotRequired[int]
+    """To the compactor: the exchange whose request was too long for its provider. No body follows."""
+    is_compacted: NotRequired[bool]
+    """To the compactor: True if every agent is compacted, and not only those of its settings."""
 
 
 class Answer(TypedDict):
@@ -104,6 +127,19 @@ class Session(TypedDict):
     session_id: str
     url: NotRequired[str]
     """The page of the session, if a server is configured."""
+
+
+class Verdict(TypedDict):
+    """The payload of VERDICT."""
+
+    action: Literal["original", "replace", "release"]
+    """`original`: send the body of the agent. `replace`: send the BODY before this frame, for a request that waits, or
+    again after an answer that is held. `release`: give the answer to the agent."""
+    session: str
+    """The id of the session."""
+    compactions: int
+    """The number of compactions that this request caused."""
+    saved_tokens: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,9 @@ class RunningGateway:
         upstreams = {name: upstream.url for name, upstream in settings.upstreams.items()}
         known = self.status["upstreams"]
         has_all = all(known.get(name) == url for name, url in upstreams.items())
+        compactor = self.status.get("compactor") or {}
+        if settings.compactor and compactor.get("profile") != settings.compact_profile:
+            return False
         return has_all and self.status["server"] == server and not self.status["is_draining"]
 
 

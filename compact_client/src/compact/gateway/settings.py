@@ -8,12 +8,16 @@ import os
 import sys
 from collections.abc import Mapping, MutableMapping
 from dataclasses import asdict, dataclass, field
+from typing import Literal
 
 from compact.gateway.upstreams import Upstream, parse_upstreams
 
 DEFAULT_PORT = 4319
 VARIABLE = "ARIADNE_GATEWAY_SETTINGS"
 RECORDER = (sys.executable, "-m", "compact.gateway.recorder")
+COMPACTOR = (sys.executable, "-m", "compact.gateway.compactor")
+CompactScope = Literal["all", "listed", "runs"]
+DEFAULT_DEADLINE_S = 10.0
 _BUFFER_BYTES = 10 << 20
 
 
@@ -30,6 +34,15 @@ class GatewaySettings:
     """True to answer the request for a websocket with 426."""
     recorder: tuple[str, ...] = RECORDER
     """The command of the recorder. Empty for a gateway that only forwards."""
+    compactor: tuple[str, ...] = ()
+    """The command of the compactor. Empty for a gateway that compacts nothing."""
+    compact_scope: CompactScope = "runs"
+    """The requests that may be compacted: of all agents, of those that the compactor's settings list, or of those that
+    `compactctl run --compact` has started."""
+    compact_profile: str = ""
+    """A digest of the compactor's settings, so that a run joins only a gateway that compacts as it would itself."""
+    deadline_s: float = DEFAULT_DEADLINE_S
+    """The time that a request waits for the compactor."""
     is_leased: bool = False
     """True to stop after the last `compactctl run` has ended."""
     buffer_bytes: int = _BUFFER_BYTES

@@ -27,6 +27,8 @@ _PROTOCOLS: tuple[tuple[re.Pattern[str], ProtocolName], ...] = (
     (re.compile(r":(stream)?[gG]enerateContent$|:countTokens$"), "gemini"),
 )
 
+_MODEL_CALL = re.compile(r"/messages$|/responses$|/chat/completions$")
+
 
 class UpstreamError(ValueError):
     """The setting of an upstream is invalid."""
@@ -108,6 +110,11 @@ def guess_protocol(target: str) -> ProtocolName:
     """Return the protocol of a path."""
     path = target.partition("?")[0]
     return next((name for pattern, name in _PROTOCOLS if pattern.search(path)), "unknown")
+
+
+def is_model_call(target: str) -> bool:
+    """Return True for the path of a request to a model, whose messages can be compacted."""
+    return _MODEL_CALL.search(target.partition("?")[0]) is not None
 
 
 def _first(path: str) -> tuple[str, str]:

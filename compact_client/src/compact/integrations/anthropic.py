@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from compact.integrations.client import Body, C, CompactingClient
-from compact.integrations.model_call import CallOptions, Messages
+from compact.integrations.client import C, CompactingClient
+from compact.integrations.model_api import ANTHROPIC
+from compact.integrations.model_call import Messages
 from compact.integrations.recall_call import DESCRIPTION, PARAMETERS, TOOL_NAME, RecallCall, RecallTool
 from compact.manager import CompactManager
-from compact.messages import text_of
 
 if TYPE_CHECKING:
     from anthropic import Anthropic, AsyncAnthropic, AsyncStream, Stream
@@ -46,19 +46,10 @@ def recall_tool(
 class AnthropicMessages(CompactingClient[C]):
     """The client's `messages`, with compaction. The client may be sync or async."""
 
-    _paths = ("/messages",)
+    _api = ANTHROPIC
 
     def _resource(self) -> Any:
         return self._client.messages
-
-    def _options(self, arguments: Body) -> CallOptions:
-        system, tools = arguments.get("system"), arguments.get("tools")
-        return {
-            "tools": list(tools) if tools else None,
-            "instructions": text_of(system) if system else None,
-            "output_schema": arguments.get("output_config") or arguments.get("output_format") or None,
-            "format": "anthropic",
-        }
 
     def _valid_items(self, items: Messages) -> Messages:
         # The API requires a user message first, but the summary is an assistant message.

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
+from compact.integrations.model_api import ModelApi
 from compact.integrations.model_call import CallOptions, Messages, ModelCall, usage_of, warn_once
 from compact.manager import CompactManager
 
@@ -27,10 +28,7 @@ class CompactingClient(Generic[C]):
     Methods and attributes that do not send messages are those of the client.
     """
 
-    _items_key: ClassVar[str] = "messages"
-    """The argument that contains the messages."""
-    _paths: ClassVar[tuple[str, ...]]
-    """The ends of the URL paths of requests to a model."""
+    _api: ClassVar[ModelApi]
 
     def __init__(self, client: C, manager: CompactManager, *, session_id: str) -> None:
         self._client: Any = client
@@ -76,17 +74,9 @@ class CompactingClient(Generic[C]):
         """Return the part of the client that this class wraps."""
         raise NotImplementedError
 
-    def _options(self, arguments: Body) -> CallOptions:
-        """Return the parts of a request that take up space next to the messages."""
-        raise NotImplementedError
-
     def _valid_items(self, items: Messages) -> Messages:
         """Return the messages as the provider's rules require them."""
         return items
-
-    def _is_kept_by_server(self, arguments: Body) -> bool:
-        """True if the server adds its own copy of the conversation, so that the request contains only a part."""
-        return False
 
     def _bind(self, protected: Collection[int]) -> Any:
         """Return a new instance of the wrapped resource that compacts."""
@@ -131,27 +121,27 @@ class CompactingClient(Generic[C]):
 
     def _model_call(self, path: str, body: Any, protected: Collection[int]) -> tuple[ModelCall | None, Any]:
         """Return the call for a request to a model, or None for any other request, and the body to send."""
-        if not isinstance(body, Mapping) or self._items_key not in body:
+        if not isinstance(body, Mapping) or self._api.items_key not in body:
             return None, body
-        items = body[self._items_key]
+        items = body[self._api.items_key]
         if isinstance(items, str):
             items = [{"role": "user", "content": items}]
-        if not path.partition("?")[0].endswith(self._paths):
+        if not path.partition("?")[0].endswith(self._api.paths):
             return None, self._replace(body, [_without_meta(item) for item in items])
-        if self._is_kept_by_server(body):
+        if self._api.is_kept_by_server(body):
             self._warn_about_server()
             return None, self._replace(body, [_without_meta(item) for item in items])
         return self._new_call(list(items), body, protected), body
 
     def _new_call(self, items: Messages, arguments: Body, protected: Collection[int]) -> ModelCall:
         def options() -> CallOptions:
-            return {**self._options(arguments), "protected": protected}
+            return {**self._api.read_options(arguments), "protected": protected}
 
         return ModelCall(self.manager, self.session_id, items, options=options, read_usage=_usage)
 
     def _replace(self, body: Body, items: Messages) -> dict[str, Any]:
         """Return the request with other messages. Library-only keys never reach the provider."""
-        return {**body, self._items_key: self._valid_items([_without_meta(item) for item in items])}
+        return {**body, self._api.items_key: self._valid_items([_without_meta(item) for item in items])}
 
     def _warn_about_server(self) -> None:
         message = (
@@ -184,7 +174,7 @@ class _PlainResource:
 
     def create(self, **arguments: Any) -> Any:
         wrapper, create = self._wrapper, self._wrapped.create
-        call = wrapper._new_call(list(arguments[wrapper._items_key]), arguments, self._protected)
+        call = wrapper._new_call(list(arguments[wrapper._api.items_key]), arguments, self._protected)
 
         def send(items: Messages) -> Any:
             return create(**wrapper._replace(arguments, items))

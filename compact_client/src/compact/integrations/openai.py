@@ -15,11 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from compact.integrations.client import Body, C, CompactingClient
-from compact.integrations.model_call import CallOptions
+from compact.integrations.client import C, CompactingClient
+from compact.integrations.model_api import CHAT, RESPONSES
 from compact.integrations.recall_call import DESCRIPTION, PARAMETERS, TOOL_NAME, RecallCall, RecallTool
 from compact.manager import CompactManager
-from compact.messages import text_of
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, AsyncStream, OpenAI, Stream
@@ -53,17 +52,10 @@ def recall_tool(
 class ChatCompletions(CompactingClient[C]):
     """The client's `chat.completions`, with compaction. The client may be sync or async."""
 
-    _paths = ("/chat/completions",)
+    _api = CHAT
 
     def _resource(self) -> Any:
         return self._client.chat.completions
-
-    def _options(self, arguments: Body) -> CallOptions:
-        return {
-            "tools": _list(arguments.get("tools")),
-            "output_schema": arguments.get("response_format") or None,
-            "format": "chat",
-        }
 
     if TYPE_CHECKING:
 
@@ -164,24 +156,10 @@ class Responses(CompactingClient[C]):
     A request with `previous_response_id` or `conversation` contains only the new items, so it is sent unchanged.
     """
 
-    _items_key = "input"
-    _paths = ("/responses",)
+    _api = RESPONSES
 
     def _resource(self) -> Any:
         return self._client.responses
-
-    def _options(self, arguments: Body) -> CallOptions:
-        instructions = arguments.get("instructions")
-        text = arguments.get("text")
-        return {
-            "tools": _list(arguments.get("tools")),
-            "instructions": text_of(instructions) if instructions else None,
-            "output_schema": (text.get("format") if isinstance(text, dict) else None) or None,
-            "format": "responses",
-        }
-
-    def _is_kept_by_server(self, arguments: Body) -> bool:
-        return bool(arguments.get("previous_response_id") or arguments.get("conversation"))
 
     if TYPE_CHECKING:
 
@@ -274,7 +252,3 @@ class Responses(CompactingClient[C]):
         @overload
         def stream(self, **arguments: Any) -> Any: ...
         def stream(self, **arguments: Any) -> Any: ...
-
-
-def _list(values: Any) -> list[Any] | None:
-    return list(values) if values else None

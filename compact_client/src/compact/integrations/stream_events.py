@@ -1,4 +1,4 @@
-"""Events of a streamed response, as the clients of OpenAI and Anthropic and the Agents SDK yield them.
+"""Events of a streamed response: objects of the providers' clients and the Agents SDK, or the JSON of the wire.
 
 A provider may accept a request, start the stream, and only then report that the prompt is too long. Until the first
 content arrives, such a stream can be replaced by that of a shorter request without the consumer noticing.
@@ -6,6 +6,7 @@ content arrives, such a stream can be replaced by that of a shorter request with
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from compact.engine.overflow.errors import is_context_length_error
@@ -50,11 +51,11 @@ class StreamHead:
 
 def response_of(event: Any) -> Any:
     """Return the part of an event that has the request's token counts, if the event has one."""
-    match getattr(event, "type", None):
+    match _get(event, "type"):
         case "response.completed" | "response.incomplete":
-            return event.response
+            return _get(event, "response")
         case "message_start":
-            return event.message
+            return _get(event, "message")
         case None:
             return event
         case _:
@@ -62,21 +63,27 @@ def response_of(event: Any) -> Any:
 
 
 def _is_preamble(event: Any) -> bool:
-    if getattr(event, "type", None) in _PREAMBLE:
+    if _get(event, "type") in _PREAMBLE:
         return True
-    choices = getattr(event, "choices", None)
+    choices = _get(event, "choices")
     return isinstance(choices, list) and bool(choices) and not any(_has_content(choice) for choice in choices)
 
 
 def _has_content(choice: Any) -> bool:
-    delta = getattr(choice, "delta", None)
-    return bool(getattr(choice, "finish_reason", None)) or any(getattr(delta, name, None) for name in _DELTA_TEXT)
+    delta = _get(choice, "delta")
+    return bool(_get(choice, "finish_reason")) or any(_get(delta, name) for name in _DELTA_TEXT)
 
 
 def _overflow_message(event: Any) -> str | None:
     """Return the text of a context overflow that this event reports, or None."""
-    if getattr(event, "type", None) not in _FAILURES:
+    own = _get(event, "error")
+    # Chat Completions and servers like it send an error without a type.
+    if _get(event, "type") not in _FAILURES and not own:
         return None
-    error = getattr(getattr(event, "response", None), "error", None) or event
-    message = f"{getattr(error, 'code', None) or ''} {getattr(error, 'message', None) or ''}".strip()
+    error = _get(_get(event, "response"), "error") or own or event
+    message = error if isinstance(error, str) else f"{_get(error, 'code') or ''} {_get(error, 'message') or ''}".strip()
     return message if is_context_length_error(message) else None
+
+
+def _get(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)

@@ -19,6 +19,8 @@ from compact.messages.turns import INSTRUCTIONS, TURN_TEXT, separator
 OPENING_TEXT: Final = "(The conversation so far was compacted; its summary follows.)"
 APPLIED_TEXT: Final = "(This instruction applies from here on.)"
 NEXT_TEXT: Final = "(Another instruction follows.)"
+FILLER_TEXTS: Final = frozenset({OPENING_TEXT, TURN_TEXT, APPLIED_TEXT, NEXT_TEXT})
+"""User messages that no user has written."""
 
 
 def add_user_turns(prompt: Sequence[Message], original: Sequence[Message], codec: Codec) -> list[Message]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import signal
 import sys
 import time
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 from compact.cli import exit_codes, output
 from compact.cli.parser import installed_version
+from compact.config.sources import resolve
 from compact.delivery.endpoint import configured_url
+from compact.exceptions import CompactError
 from compact.gateway.launcher import RunningGateway, find_gateway
-from compact.gateway.settings import RECORDER, GatewaySettings
+from compact.gateway.settings import COMPACTOR, RECORDER, GatewaySettings
 from compact.gateway.upstreams import UpstreamError
 
 NO_SERVER = (
@@ -44,6 +48,9 @@ def _print_addresses(settings: GatewaySettings, base: str) -> None:
     for name, path in (("anthropic", ""), ("openai", "/v1"), ("gemini", ""), *((n, "") for n in settings.addresses)):
         prefix = name if name in {"anthropic", "openai", "gemini"} else f"custom/{name}"
         sys.stderr.write(f"{name:<10} {base}/{prefix}{path}  →  {settings.upstreams[name].url}\n")
+    if settings.compactor:
+        scope = "all agents" if settings.compact_scope == "all" else "the agents in compact.yaml"
+        sys.stderr.write(f"Compact mode for {scope}.\n")
     if not settings.recorder:
         sys.stderr.write(f"{NO_SERVER}\n")
     sys.stderr.flush()
@@ -55,8 +62,10 @@ def _replace_process(settings: GatewaySettings) -> NoReturn:
     os.execve(sys.executable, [sys.executable, "-m", "compact.gateway"], environment)  # noqa: S606
 
 
-def gateway_settings(options: argparse.Namespace, *, token: str = "", is_leased: bool = False) -> GatewaySettings:
-    """Return the settings of a command line."""
+def gateway_settings(
+    options: argparse.Namespace, *, token: str = "", is_leased: bool = False, agent: str = ""
+) -> GatewaySettings:
+    """Return the settings of a command line. `agent` is the name after `run`."""
     addresses = {}
     for item in options.upstream:
         name, equals, url = item.partition("=")
@@ -73,9 +82,31 @@ def gateway_settings(options: argparse.Namespace, *, token: str = "", is_leased:
             recorder=RECORDER if configured_url() else (),
             is_leased=is_leased,
             version=installed_version(),
+            **_compact_settings(options, is_leased=is_leased, agent=agent),
         )
     except UpstreamError as error:
         raise exit_codes.Stop(exit_codes.USAGE, str(error)) from None
+
+
+def _compact_settings(options: argparse.Namespace, *, is_leased: bool, agent: str) -> dict[str, Any]:
+    """Return the settings of compact mode, or none if nothing is compacted."""
+    try:
+        resolved = resolve()
+    except CompactError:
+        if not options.compact:
+            return {}  # The settings are of no concern to a gateway that only records.
+        raise
+    listed = resolved.settings.gateway.compact
+    if not (options.compact or (agent in listed if is_leased else listed)):
+        return {}
+    # Relative paths in the settings depend on the directory.
+    profile = hashlib.sha256(f"{Path.cwd()}\n{resolved.settings!r}".encode()).hexdigest()[:16]
+    return {
+        "compactor": COMPACTOR,
+        "compact_scope": "runs" if is_leased else "all" if options.compact else "listed",
+        "compact_profile": profile,
+        "deadline_s": resolved.settings.gateway.deadline_s,
+    }
 
 
 def _print_status(running: RunningGateway, *, is_json: bool) -> int:
@@ -88,6 +119,10 @@ def _print_status(running: RunningGateway, *, is_json: bool) -> int:
     recorder = status["recorder"]
     sys.stdout.write(f"{'recorder':<12} pid {recorder['pid']}, {recorder['restarts']} restarts\n")
     sys.stdout.write(f"{'gaps':<12} {status['gaps']}\n")
+    compactor = status["compactor"]
+    if compactor["scope"]:
+        sys.stdout.write(f"{'compactor':<12} pid {compactor['pid']}, {compactor['restarts']} restarts\n")
+        sys.stdout.write(f"{'compactions':<12} {status['compactions']}\n")
     for name, url in status["upstreams"].items():
         sys.stdout.write(f"{'upstream':<12} {name} → {url}\n")
     return exit_codes.OK

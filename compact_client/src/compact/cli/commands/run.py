@@ -46,7 +46,8 @@ def run(options: argparse.Namespace) -> int:
         message = f"{launch.title} is not installed: there is no command {arguments[0]!r}."
         raise exit_codes.Stop(exit_codes.USAGE, message)
     settings = _settings(options, launch)
-    lease = lease_gateway(settings, _server(), {"http": "1"} if options.http else {})
+    wishes = {"http": options.http, "compact": bool(settings.compactor)}
+    lease = lease_gateway(settings, _server(), {name: "1" for name, is_wanted in wishes.items() if is_wanted})
     try:
         child = _child(launch, [executable, *arguments[1:]], settings, lease)
         with _forwarded_signals() as forward:
@@ -77,7 +78,7 @@ def _parse_command(words: list[str]) -> tuple[Launch, list[str]]:
 
 def _settings(options: argparse.Namespace, launch: Launch) -> GatewaySettings:
     """Return the settings of the gateway: the user's own upstreams, and those of the command line before them."""
-    settings = gateway_settings(options, is_leased=True)
+    settings = gateway_settings(options, is_leased=True, agent=launch.name)
     addresses = dict(launch.upstreams(os.environ))
     for variable, target in launch.variables.items():
         value = os.environ.get(variable, "").rstrip("/")
@@ -166,6 +167,10 @@ def _print_page(lease: Lease, launch: Launch) -> None:
             f"\n{launch.title} sent nothing through the gateway. Settings of its own may name another address.\n"
         )
         return
+    if compactions := answer.get("compactions"):
+        # Not before: a line in the terminal would disturb the agent's own screen.
+        saved = f"{answer['saved_tokens']:,} tokens"
+        sys.stderr.write(f"\nCompacted {compactions} times, {saved} removed from prompts.\n")
     if not configured_url():
         sys.stderr.write(f"\n{NO_SERVER}\n")
         return

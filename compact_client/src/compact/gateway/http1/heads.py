@@ -5,10 +5,13 @@ A head that is forwarded is the bytes that arrived, with a few spans replaced.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 MAX_HEAD_BYTES = 1 << 20
 """More than any provider accepts."""
+
+_BODY_HEADERS = {"content-length", "content-encoding", "transfer-encoding", "trailer", "expect"}
 
 Headers = list[tuple[str, str]]
 """Names in lower case, values without surrounding space, in order."""
@@ -38,8 +41,13 @@ class RequestHead:
         """Return True if the client asks for another protocol, such as a websocket."""
         return "upgrade" in self.value("connection").lower() and bool(self.value("upgrade"))
 
-    def rewritten(self, *, target: str, authority: str, without: str) -> bytes:
-        """Return the bytes with another target and Host, and without the lines of one header."""
+    def rewritten(
+        self, *, target: str, authority: str, without: Collection[str] = (), body_length: int | None = None
+    ) -> bytes:
+        """Return the bytes with another target and Host, and without the lines of some headers.
+
+        `body_length` is that of another body, whose framing replaces that of the agent's.
+        """
         line_end = self.raw.index(b"\r\n")
         start, _, version = self.raw[:line_end].split(b" ")
         parts = [start, b" ", target.encode("latin-1"), b" ", version, b"\r\n"]
@@ -51,9 +59,12 @@ class RequestHead:
                 at = self.raw.index(value.encode("latin-1"), at, end)
                 parts += [self.raw[copied:at], authority.encode("latin-1")]
                 copied = at + len(value)
-            elif name == without:
+            elif name in without or (body_length is not None and name in _BODY_HEADERS):
                 parts.append(self.raw[copied:begin])
                 copied = end
+        if body_length is not None:
+            parts += [self.raw[copied:-2], b"Content-Length: %d\r\n" % body_length]
+            copied = len(self.raw) - 2
         parts.append(self.raw[copied:])
         return b"".join(parts)
 

@@ -14,9 +14,10 @@ from itertools import chain
 from typing import Any, cast
 
 from compact.agents.agent import Wire, WireRequest
+from compact.engine.session.continuation import is_replacement
 from compact.events import PromptChange, RequestClass, RequestEvent, RequestUsage, iso
 from compact.gateway.recorder.exchanges import Exchange
-from compact.gateway.recorder.prompt import Block, PromptReader, Redact
+from compact.gateway.recorder.prompt import Block, PromptReader, Redact, is_summary_request
 from compact.gateway.recorder.prompt_change import common_prefix, compare, fates_of
 from compact.gateway.recorder.protocols import Protocol, RequestBody
 from compact.gateway.recorder.protocols.base import Item
@@ -25,6 +26,7 @@ from compact.messages.block_kinds import kind_of
 from compact.reading.call_arguments import read_arguments
 from compact.reading.prompt_parts import BlockPart, add_up, breakdown_of
 from compact.recording import RecordedSpan, SessionRecorder, Thread
+from compact.rendering.user_turns import FILLER_TEXTS
 
 TURNS: frozenset[RequestClass] = frozenset({"main", "subagent"})
 _CONTINUING = TURNS | {"compaction"}
@@ -154,11 +156,12 @@ class Conversation:
 
     def _read_prompt(self, call: Call, exchange: Exchange) -> None:
         """Compare a turn with the prompt before, and record what is new in it."""
+        is_rewritten = exchange.head.get("rewrite") in ("compacted", "recovered")
         announced = self._summary is not None or call.request.is_compacted or self._has_new_summary(call.blocks)
         difference = compare(self.blocks, call.blocks, is_announced=announced)
         call.change, call.kept = difference.change, difference.kept
         call.is_first = difference.change == "start" and not self.blocks
-        if difference.change in ("compaction", "clear"):
+        if difference.change in ("compaction", "clear") and not is_rewritten:
             self._compact(call, difference.change)
         elif difference.change != "append":
             self._recorder.set_prompt((block.message for block in call.blocks), self.thread)
@@ -201,7 +204,7 @@ class Conversation:
 
     def _read_user(self, block: Block, call: Call) -> None:
         text = self._text(block)
-        if not text.strip():
+        if not text.strip() or text in FILLER_TEXTS:
             return
         if call.request.agent_id and call.change == "start" and text in self._prompts:
             call_id, name = self._prompts.pop(text)
@@ -280,9 +283,7 @@ class Conversation:
 
     def _asks_for_summary(self, blocks: Sequence[Block]) -> bool:
         """Return True if the last block is the instruction to write a summary."""
-        if self._wire is None or not blocks or blocks[-1].role != "user":
-            return False
-        return self._wire.is_summary_request(self._text(blocks[-1]))
+        return bool(blocks) and is_summary_request(self._wire, self._prompt_reader("").decode(blocks[-1]))
 
     def _keep_summary(
         self, exchange: Exchange, call: Call, span: RecordedSpan, blocks: Sequence[Block], at: str
@@ -305,7 +306,7 @@ class Conversation:
 
     def _is_summary(self, block: Block) -> bool:
         kind = kind_of(block.message.item)
-        if kind is not None and kind.is_sealed:
+        if (kind is not None and kind.is_sealed) or is_replacement(block.message.item):
             return True
         return self._wire is not None and block.role == "user" and self._wire.is_summary(self._text(block))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from typing import Protocol as TypingProtocol
 
 from compact.delivery import fast_json
 from compact.gateway.frames import Frame, Kind, Open
@@ -19,6 +20,13 @@ _HEAD_BYTES = 200
 MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_HELD_BYTES = 96 * 1024 * 1024
 """The bytes of all requests that wait for their answers. Above it, the largest one is dropped."""
+
+
+class Watch(TypingProtocol):
+    """Reads an answer while it arrives."""
+
+    def __call__(self, value: Mapping[str, Any], /, *, is_document: bool) -> None:
+        """Read an event or a document."""
 
 
 @dataclass(slots=True)
@@ -40,6 +48,8 @@ class Exchange:
     is_begun: bool = False
     problem: str = ""
     """The reason why it cannot be recorded."""
+    watch: Watch | None = None
+    """Called with each event of the answer, or with the whole answer if it is one document."""
 
 
 def is_named(exchange: Exchange) -> bool:
@@ -156,6 +166,11 @@ class Exchanges:
         yield from socket.feed(frame)
         if frame.kind is Kind.ABORTED or socket.is_unreadable:
             del self._sockets[frame.exchange]
+
+    def get(self, number: int) -> Exchange | None:
+        """Return an exchange that is not over."""
+        reading = self._open.get(number)
+        return reading.exchange if reading else None
 
     def forget(self, number: int) -> Exchange | None:
         """Drop an exchange, such as one that a gap names, and return what is known about it."""
@@ -287,3 +302,5 @@ class _Reading:
         for item in value if isinstance(value, list) else [value]:  # Gemini streams a list without `alt=sse`.
             if isinstance(item, Mapping):
                 (self._reader.document if is_document else self._reader.feed)(item)
+                if self.exchange.watch is not None:
+                    self.exchange.watch(item, is_document=is_document)

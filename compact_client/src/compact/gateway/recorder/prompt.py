@@ -160,9 +160,7 @@ class PromptReader:
         return [slot if isinstance(slot, Block) else next(created) for slot in slots]
 
     def _parts_of(self, item: Item) -> list[BlockPart]:
-        content = item.get("content")
-        is_single = self.protocol.format == "anthropic" and isinstance(content, list) and content
-        return self._parts.read_all(content[0] if is_single else item, str(item.get("role") or ""))  # type: ignore[index]
+        return parts_of_item(self._parts, self.protocol, item)
 
     def _block(self, item: Item, print_: bytes, number: int, parts: list[BlockPart], at: str) -> Block:
         name = print_.hex() if not number else f"{print_.hex()}-{number + 1}"
@@ -189,6 +187,18 @@ class PromptReader:
     def outputs(self, block: Block) -> Sequence[tuple[str, str]]:
         """Return the call id and the text of each tool result in a block."""
         return self._codec.outputs(self.decode(block))
+
+
+def parts_of_item(reader: PartReader, protocol: Protocol, item: Item) -> list[BlockPart]:
+    """Return the parts of a block as a protocol's `items` returns it."""
+    content = item.get("content")
+    is_single = protocol.format == "anthropic" and isinstance(content, list) and content
+    return reader.read_all(content[0] if is_single else item, str(item.get("role") or ""))  # type: ignore[index]
+
+
+def is_summary_request(wire: Wire | None, message: Message) -> bool:
+    """Return True if the last block of a prompt is the agent's instruction to write a summary."""
+    return wire is not None and message.role == "user" and wire.is_summary_request(message.text)
 
 
 def _is_reasoning(message: Message) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from compact.delivery.stderr import log_problem
-from compact.events import Event, GapEvent
+from compact.events import Event, GapEvent, WarningEvent
 from compact.gateway.frames import Frame, Kind
 from compact.gateway.recorder.conversation import Call, time_text
 from compact.gateway.recorder.exchanges import Exchange, Exchanges
@@ -19,6 +19,11 @@ from compact.gateway.recorder.session_numbers import SessionNumbers
 from compact.gateway.recorder.sessions import Session, Sessions
 from compact.recording import ArchiveTranscript
 
+_UNCOMPACTED = {
+    "late": "The compactor needed too long.",
+    "unavailable": "The compactor did not run.",
+    "too_large": "Its body was larger than the compactor reads.",
+}
 Emit = Callable[[dict[str, Any]], None]
 
 
@@ -116,6 +121,7 @@ class Recorder:
         call = conversation.begin(exchange, body, request)
         self._calls[exchange.id] = session, call
         session.open_calls += 1
+        self._warn_uncompacted(exchange, session)
         self._announce(exchange, session)
         self._send(session)
 
@@ -156,6 +162,14 @@ class Recorder:
         if client and self._clients.get(client) != session.id:
             self._clients[client] = session.id
             self._report_session(client, session.id)
+
+    def _warn_uncompacted(self, exchange: Exchange, session: Session) -> None:
+        """Report a request that compact mode has sent without a check."""
+        reason = _UNCOMPACTED.get(exchange.head.get("rewrite", "none"))
+        if reason is not None:
+            text = f"A request was sent without a check of its length. {reason}"
+            event = WarningEvent(severity="medium", code="compaction_skipped", message=text)
+            self._put_event(session, event, exchange.started_at)
 
     # Gaps.
 

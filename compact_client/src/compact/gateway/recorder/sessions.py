@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
+from typing import Protocol as TypingProtocol
 
 from compact.agents.agent import Agent, RequestFields, Wire, WireRequest
 from compact.agents.registry import AGENTS
@@ -169,55 +170,72 @@ class Session:
         return conversation
 
 
-class Sessions:
+class Known(TypingProtocol):
+    """A session, as far as its requests are found by it."""
+
+    id: str
+    agent: Agent | None
+    credentials: set[str]
+    tails: dict[str, Tail]
+
+
+S = TypeVar("S", bound=Known)
+Create = Callable[[str, Agent | None, Protocol, str], S]
+"""Creates a session with an id, for an agent, a protocol and a credential."""
+
+
+class SessionFinder(Generic[S]):
     """The sessions of all users of the gateway. The one that was used longest ago is forgotten first."""
 
     def __init__(
         self,
+        create: Create[S],
         *,
         max_sessions: int = MAX_SESSIONS,
-        load: Callable[[str, str], Session | None] = lambda agent, session_id: None,
+        load: Callable[[str, str], S | None] = lambda agent, session_id: None,
     ) -> None:
-        self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
+        self._create = create
+        self._sessions: OrderedDict[tuple[str, str], S] = OrderedDict()
         self._max = max_sessions
         self._load = load
-        """Returns the session that an agent names, if an earlier recorder has kept it."""
+        """Returns the session that an agent names, if an earlier process has kept it."""
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[S]:
         return iter(self._sessions.values())
 
-    def find(self, exchange: Exchange, body: RequestBody) -> tuple[Session, WireRequest]:
+    def find(self, exchange: Exchange, body: RequestBody) -> tuple[S, WireRequest]:
         """Return the session of a request, and what its agent says about it."""
         agent, request = read_request(exchange.headers, exchange.head["path"], body)
         credential = exchange.head["credential"]
+        if given := exchange.head.get("session", ""):
+            # The compactor knows it by the prompt that the agent sent.
+            session = self._find_given(given, agent if request else None, exchange.protocol, credential)
+            return session, request or WireRequest(session_id=given)
         if request is not None:
             return self._find_by_name(agent, request, exchange, body, credential), request
-        session = self._find_continued(exchange.protocol, body, credential)
-        if session is None:
-            name = exchange.answer.id or f"{exchange.started_at:.6f}"
-            session_id = f"{exchange.protocol.name}-{_digest(credential, name)}"
-            session = self._open(("", session_id), session_id, None, exchange.protocol, credential)
+        session = self._find_continued(exchange.protocol, body, credential) or self._open_unnamed(exchange, credential)
         return session, WireRequest(session_id=session.id)
 
-    def pack_idle(self) -> None:
-        """Compress the sessions that were used longest ago, if the others take too much memory."""
-        loaded = [session for session in self._sessions.values() if not session.is_packed]
-        tokens = sum(session.tokens for session in loaded)
-        for session in loaded[:-1]:
-            if tokens <= MAX_LOADED_TOKENS:
-                return
-            if not session.open_calls:
-                tokens -= session.tokens
-                session.pack()
-
-    def find_named(self, headers: Mapping[str, str], path: str) -> Session | None:
+    def find_named(self, headers: Mapping[str, str], path: str) -> S | None:
         """Return the session that the head of a request names, if it has been seen."""
         agent, request = read_request(headers, path, _NoFields())
         return None if request is None else self._find_known(agent.name if agent else "", request.session_id)
 
+    def _open_unnamed(self, exchange: Exchange, credential: str) -> S:
+        name = exchange.answer.id or f"{exchange.started_at:.6f} {exchange.id}"
+        session_id = f"{exchange.protocol.name}-{_digest(credential, name)}"
+        return self._open(("", session_id), session_id, None, exchange.protocol, credential)
+
+    def _find_given(self, session_id: str, agent: Agent | None, protocol: Protocol, credential: str) -> S:
+        key = (agent.name if agent else "", session_id)
+        session = self._find_known(*key) or self._open(key, session_id, agent, protocol, credential)
+        session.credentials.add(credential)
+        self._sessions.move_to_end(key)
+        return session
+
     def _find_by_name(
         self, agent: Agent | None, request: WireRequest, exchange: Exchange, body: RequestBody, credential: str
-    ) -> Session:
+    ) -> S:
         name = agent.name if agent else ""
         session = self._find_known(name, request.session_id)
         session_id = request.session_id
@@ -234,29 +252,29 @@ class Sessions:
 
     def _open(
         self, key: tuple[str, str], session_id: str, agent: Agent | None, protocol: Protocol, credential: str
-    ) -> Session:
-        return self._add(key, Session(session_id, agent, protocol, credential))
+    ) -> S:
+        return self._add(key, self._create(session_id, agent, protocol, credential))
 
-    def _find_known(self, name: str, session_id: str) -> Session | None:
+    def _find_known(self, name: str, session_id: str) -> S | None:
         session = self._sessions.get((name, session_id))
         if session is None and (session := self._load(name, session_id)) is not None:
             self._add((name, session_id), session)
         return session
 
-    def _add(self, key: tuple[str, str], session: Session) -> Session:
+    def _add(self, key: tuple[str, str], session: S) -> S:
         self._sessions[key] = session
         while len(self._sessions) > self._max:
             self._sessions.popitem(last=False)
         return session
 
-    def _repeats(self, session: Session, request: WireRequest, protocol: Protocol, body: RequestBody) -> bool:
+    def _repeats(self, session: S, request: WireRequest, protocol: Protocol, body: RequestBody) -> bool:
         tail = session.tails.get(request.agent_id)
         return tail is not None and _continues(tail, prints_of(protocol, body))
 
-    def _find_continued(self, protocol: Protocol, body: RequestBody, credential: str) -> Session | None:
+    def _find_continued(self, protocol: Protocol, body: RequestBody, credential: str) -> S | None:
         """Return the session without a name that a request continues: of several, the one with most in common."""
         prints = prints_of(protocol, body)
-        best: tuple[int, Session] | None = None
+        best: tuple[int, S] | None = None
         for session in reversed(self._sessions.values()):
             if session.agent is not None or credential not in session.credentials:
                 continue
@@ -269,6 +287,29 @@ class Sessions:
             return None
         self._sessions.move_to_end(("", best[1].id))
         return best[1]
+
+
+class Sessions(SessionFinder[Session]):
+    """The sessions of a recorder."""
+
+    def __init__(
+        self,
+        *,
+        max_sessions: int = MAX_SESSIONS,
+        load: Callable[[str, str], Session | None] = lambda agent, session_id: None,
+    ) -> None:
+        super().__init__(Session, max_sessions=max_sessions, load=load)
+
+    def pack_idle(self) -> None:
+        """Compress the sessions that were used longest ago, if the others take too much memory."""
+        loaded = [session for session in self._sessions.values() if not session.is_packed]
+        tokens = sum(session.tokens for session in loaded)
+        for session in loaded[:-1]:
+            if tokens <= MAX_LOADED_TOKENS:
+                return
+            if not session.open_calls:
+                tokens -= session.tokens
+                session.pack()
 
 
 def read_request(
@@ -298,12 +339,20 @@ def _drop_masked(content: _Content) -> None:
 
 
 def _tail_of(conversation: Conversation) -> Tail:
-    answer = [block for block in conversation.blocks if block.is_answer]
+    sent = (block.print for block in conversation.blocks if not block.is_answer)
+    return tail_of(
+        conversation.protocol, sent, ((block.print, block.tokens) for block in conversation.blocks if block.is_answer)
+    )
+
+
+def tail_of(protocol: Protocol, sent: Iterable[bytes], answer: Iterable[tuple[bytes, int]]) -> Tail:
+    """Return the end of a conversation: the prints of a prompt, and those of its answer with their tokens."""
+    blocks = list(answer)
     return Tail(
-        conversation.protocol,
-        tuple(block.print for block in conversation.blocks if not block.is_answer),
-        tuple(block.print for block in answer),
-        frozenset(block.print for block in answer if block.tokens >= _MIN_ANSWER_TOKENS),
+        protocol,
+        tuple(sent),
+        tuple(name for name, _ in blocks),
+        frozenset(name for name, tokens in blocks if tokens >= _MIN_ANSWER_TOKENS),
     )
 
 

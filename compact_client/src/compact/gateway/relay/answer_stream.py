@@ -12,10 +12,13 @@ from typing import Literal
 from compact.gateway.frames import Kind
 from compact.gateway.http1.bodies import Body, CloseBody, answer_body
 from compact.gateway.http1.heads import MAX_HEAD_BYTES, AnswerHead, HeadError, parse_answer_head
+from compact.gateway.relay.compactor_process import CompactorProcess
 from compact.gateway.relay.credentials import copied_answer_headers
+from compact.gateway.relay.frame_process import FrameProcess
 from compact.gateway.relay.metrics import Metrics
 from compact.gateway.relay.recorder_process import RecorderProcess
 
+_TYPE = "content-type"
 Side = Literal["client", "upstream", "gateway"]
 
 
@@ -29,6 +32,11 @@ class Exchange:
     is_copied: bool
     has_copied_bodies: bool
     wants_upgrade: bool
+    compactor: CompactorProcess | None = None
+    """Gets a copy of the answer, if the request was given to it."""
+    status: int = 0
+    """The status of the final answer, once its head has arrived."""
+    is_event_stream: bool = False
 
 
 class AnswerStream:
@@ -74,8 +82,8 @@ class AnswerStream:
         """Note that the pending answers will not come, or not whole."""
         while self.exchanges:
             exchange = self.exchanges.popleft()
-            if exchange.is_copied:
-                self._recorder.add_json(Kind.ABORTED, exchange.id, {"by": by, "reason": reason})
+            for copy in self._copies(exchange):
+                copy.add_json(Kind.ABORTED, exchange.id, {"by": by, "reason": reason})
             self._metrics.count_aborted(exchange.upstream, by)
 
     def copy_tunnel(self, kind: Kind, data: bytes) -> None:
@@ -103,9 +111,11 @@ class AnswerStream:
 
     def _start_answer(self, head: AnswerHead) -> None:
         exchange = self.exchanges[0]
-        if exchange.is_copied:
+        exchange.status = head.status
+        exchange.is_event_stream = any("event-stream" in value for name, value in head.headers if name == _TYPE)
+        for copy in self._copies(exchange):
             answer = {"status": head.status, "headers": copied_answer_headers(head.headers)}
-            self._recorder.add_json(Kind.ANSWER, exchange.id, answer)
+            copy.add_json(Kind.ANSWER, exchange.id, answer)
         self._metrics.count_answer(exchange.upstream, head.status)
         if head.status == 101 and exchange.wants_upgrade:
             self.is_tunnel = True
@@ -121,6 +131,9 @@ class AnswerStream:
         if exchange.has_copied_bodies:
             for piece in content:
                 self._recorder.add(Kind.ANSWER_BODY, exchange.id, piece)
+        if exchange.compactor is not None:
+            for piece in content:
+                exchange.compactor.add(Kind.ANSWER_BODY, exchange.id, piece)
         if body.is_done:
             self._end_answer()
         return start
@@ -128,5 +141,10 @@ class AnswerStream:
     def _end_answer(self) -> None:
         self._body = None
         exchange = self.exchanges.popleft()
-        if exchange.is_copied:
-            self._recorder.add(Kind.ANSWER_END, exchange.id)
+        for copy in self._copies(exchange):
+            copy.add(Kind.ANSWER_END, exchange.id)
+
+    def _copies(self, exchange: Exchange) -> list[FrameProcess]:
+        """Return the processes that get a copy of the head and the end of an answer."""
+        copies: list[FrameProcess] = [self._recorder] if exchange.is_copied else []
+        return [*copies, exchange.compactor] if exchange.compactor is not None else copies

@@ -14,6 +14,7 @@ from compact.gateway.http1.heads import MAX_HEAD_BYTES, HeadError, RequestHead, 
 from compact.gateway.relay.admission import Refusal, admit
 from compact.gateway.relay.answer_stream import AnswerStream, Exchange, Side
 from compact.gateway.relay.credentials import TOKEN_HEADER
+from compact.gateway.relay.held_request import HeldRequest, State
 from compact.gateway.relay.local_pages import LocalAnswer
 from compact.gateway.relay.sockets import keep_alive, reset, reset_when_sent
 from compact.gateway.relay.upstream_connection import UpstreamConnection
@@ -47,6 +48,8 @@ class ClientConnection(asyncio.Protocol):
         self._is_paused = False
         self._lease = ""
         self._is_unused = True
+        self._request: HeldRequest | None = None
+        """The request that is in compact mode, until its answer is no overflow."""
 
     # From the agent
 
@@ -77,6 +80,9 @@ class ClientConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Forward the end of the agent's bytes. The answer may still come."""
         self._has_client_ended = True
+        if self._request is not None and self._request.state is not State.IS_SENT:
+            # The end follows the request. One that is cut off will not be sent.
+            return self._request.state is State.WAITS
         if self._upstream is None or self._has_upstream_ended or self._is_discarding:
             return False
         self._upstream.write_eof()
@@ -87,6 +93,9 @@ class ClientConnection(asyncio.Protocol):
         self._relay.connections.discard(self)
         if self._lease:
             self._relay.end_lease(self._lease)
+        if self._request is not None:
+            self._request.cancel()
+            self._request = None
         if self._upstream is not None:
             upstream, self._upstream = self._upstream, None
             if exc is not None:
@@ -112,6 +121,10 @@ class ClientConnection(asyncio.Protocol):
         """Forward bytes of answers."""
         if self._transport.is_closing():
             return
+        if self._request is not None and self._request.state is State.IS_SENT:
+            self._answers.feed(data)
+            self._request.hold(data)
+            return
         self._transport.write(data)
         self._relay.metrics.sent_bytes += len(data)
         self._answers.feed(data)
@@ -120,7 +133,7 @@ class ClientConnection(asyncio.Protocol):
 
     def on_upstream_eof(self) -> None:
         """Forward the end of the upstream's bytes."""
-        if self._has_upstream_ended:
+        if self._has_upstream_ended or self._is_end_held():
             return
         self._has_upstream_ended = True
         self._answers.end()
@@ -135,6 +148,8 @@ class ClientConnection(asyncio.Protocol):
         """Pass on a reset, and a connection that failed, as a reset."""
         upstream = self._upstream
         if upstream is None:
+            return
+        if upstream.was_connected and self._is_end_held():
             return
         if error is None:
             self.on_upstream_eof()
@@ -152,12 +167,83 @@ class ClientConnection(asyncio.Protocol):
         """Read from the agent only what the upstream takes."""
         self._update_reading()
 
+    def _is_end_held(self) -> bool:
+        """Return True if the end of the upstream's bytes changes nothing for the agent, or not yet."""
+        request = self._request
+        if request is None or self._upstream is None:
+            return False
+        if request.state is not State.IS_SENT:
+            # Nothing was sent yet, and the request gets a new connection.
+            self._upstream.close()
+            self._upstream = None
+            return True
+        if request.has_upstream_ended:
+            return True
+        self._answers.end()
+        request.has_upstream_ended = True
+        request.check(is_cut_off=not self._answers.is_idle)
+        return self._request is not None
+
+    # Compact mode
+
+    def send_request(self, request: HeldRequest, head: bytes, body: list[bytes], content: list[bytes]) -> Exchange:
+        """Send a request to the upstream, and return its exchange."""
+        if self._upstream is None:
+            self._upstream = UpstreamConnection(self, request.upstream, self._relay.dialer)
+        self._upstream.write(b"".join([head, *body]))
+        if self._has_client_ended:
+            self._upstream.write_eof()
+        exchange = self._relay.open_exchange(request.head, request.route, request.upstream, request.target, request)
+        self._answers.exchanges.append(exchange)
+        if exchange.has_copied_bodies:
+            for piece in content:
+                self._recorder.add(Kind.REQUEST_BODY, exchange.id, piece)
+        if exchange.is_copied and self._body is None:
+            self._recorder.add(Kind.REQUEST_END, exchange.id)
+        return exchange
+
+    def send_again(self, request: HeldRequest, head: bytes, body: bytes) -> Exchange:
+        """Forget the answer that is held, and send another request on a new connection."""
+        if self._upstream is not None:
+            self._upstream.close()
+            self._upstream = None
+        self._answers.abort("gateway", "The prompt was too long, and is sent again.")
+        self._answers = AnswerStream(self._relay.recorder, self._relay.metrics)
+        return self.send_request(request, head, [body], [body])
+
+    def finish_request(self, held: list[bytes]) -> None:
+        """Give the bytes that were held to the agent, and go on without a request."""
+        request, self._request = self._request, None
+        if held and not self._transport.is_closing():
+            data = b"".join(held)
+            self._transport.write(data)
+            self._relay.metrics.sent_bytes += len(data)
+        if self._answers.is_idle:
+            self._on_answers_done()
+        if request is not None and request.has_upstream_ended:
+            self.on_upstream_eof()
+
+    def _hold_request(self, head: RequestHead, body: Body, route: Route, upstream: Upstream, target: str) -> None:
+        self._request = HeldRequest(self, self._relay, head, route, upstream, target)
+        self._body = body
+        if head.value("expect").lower() == "100-continue":
+            # The upstream would say so only after it has the head.
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _collect(self, request: HeldRequest, raw: bytes, content: list[bytes]) -> None:
+        request.add(raw, content)
+        if request.is_too_large:
+            self._request = None
+            self._exchange = request.give_up()
+
     # Operation
 
     @property
     def is_idle(self) -> bool:
         """Return True if no request is being read or answered."""
-        return self._answers.is_idle and self._body is None and not self._head and not self._held
+        return (
+            self._request is None and self._answers.is_idle and self._body is None and not self._head and not self._held
+        )
 
     def close_if_idle(self) -> None:
         """Close between two requests, for a shutdown. The first request of a new connection may be on its way."""
@@ -179,6 +265,9 @@ class ClientConnection(asyncio.Protocol):
     def _read(self, data: bytes) -> None:
         start = 0
         while start < len(data) and not self._is_discarding:
+            if self._held is not None:
+                self._held += data[start:]
+                return
             if self._body is not None:
                 start = self._read_body(self._body, data, start)
             elif any(exchange.wants_upgrade for exchange in self._answers.exchanges):
@@ -195,9 +284,12 @@ class ClientConnection(asyncio.Protocol):
         except HeadError:
             # The upstream decides about malformed chunks. Nothing after them can be separated.
             end, self._body = len(data), CloseBody()
-        if self._upstream is not None:
-            self._upstream.write(data if end - start == len(data) else data[start:end])
+        piece = data if end - start == len(data) else data[start:end]
         exchange = self._exchange
+        if self._request is not None:
+            self._collect(self._request, piece, content)
+        elif self._upstream is not None:
+            self._upstream.write(piece)
         if exchange is not None and exchange.has_copied_bodies:
             for piece in content:
                 self._recorder.add(Kind.REQUEST_BODY, exchange.id, piece)
@@ -245,10 +337,14 @@ class ClientConnection(asyncio.Protocol):
         elif head.wants_upgrade and relay.answers_http_only(route):
             self._answer_locally(LocalAnswer(426, b"", headers=(("Upgrade", "HTTP/1.1"),)))
         else:
-            self._forward(head, body, route, upstream)
+            self._forward(head, body, route, upstream, rest)
 
-    def _forward(self, head: RequestHead, body: Body, route: Route, upstream: Upstream) -> None:
+    def _forward(self, head: RequestHead, body: Body, route: Route, upstream: Upstream, rest: bytes) -> None:
         target = upstream_target(upstream, route.rest)
+        is_held = self._relay.may_compact(head, route, target) and not body.is_done
+        if is_held and not self._answers.is_idle:
+            self._hold(head.raw + rest)
+            return
         if self._upstream is not None and self._upstream.upstream is not upstream:
             self._upstream.close()
             self._upstream = None
@@ -258,7 +354,10 @@ class ClientConnection(asyncio.Protocol):
             return
         if self._upstream is None:
             self._upstream = UpstreamConnection(self, upstream, self._relay.dialer)
-        self._upstream.write(head.rewritten(target=target, authority=upstream.authority, without=TOKEN_HEADER))
+        if is_held:
+            self._hold_request(head, body, route, upstream, target)
+            return
+        self._upstream.write(head.rewritten(target=target, authority=upstream.authority, without={TOKEN_HEADER}))
         exchange = self._relay.open_exchange(head, route, upstream, target)
         self._answers.exchanges.append(exchange)
         self._exchange = exchange
@@ -268,6 +367,10 @@ class ClientConnection(asyncio.Protocol):
 
     def _end_request(self) -> None:
         self._body = None
+        if self._request is not None:
+            self._hold(b"")
+            self._request.ask()
+            return
         if self._exchange is not None and self._exchange.is_copied:
             self._recorder.add(Kind.REQUEST_END, self._exchange.id)
         self._exchange = None
@@ -277,11 +380,11 @@ class ClientConnection(asyncio.Protocol):
         self._update_reading()
 
     def _on_answers_done(self) -> None:
-        if self._held is not None:
-            held, self._held = bytes(self._held), None
+        held, self._held = self._held, None
+        if held is not None:
             self._update_reading()
-            if held:
-                self._take(held)
+        if held:
+            self._take(bytes(held))
         elif self._relay.is_draining:
             self.close_if_idle()
 

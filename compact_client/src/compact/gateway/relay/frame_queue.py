@@ -72,6 +72,10 @@ class FrameQueue:
             self._gap_bytes = 0
             self.frames_total += 1
 
+    def has_dropped(self, exchange: int) -> bool:
+        """Return True if the copy of an exchange is incomplete."""
+        return exchange in self._dropped
+
     def drop_all(self) -> None:
         """Drop everything that waits, and the rest of every exchange. The recorder has died."""
         ended = [exchange for exchange, _ in self._ended]

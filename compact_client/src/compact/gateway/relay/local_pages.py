@@ -84,6 +84,7 @@ class LocalPages:
             "frames_total": queue.frames_total,
             "queue_bytes": queue.size,
             "recorder_restarts_total": relay.recorder.restarts_total,
+            "compactor_restarts_total": relay.compactor.restarts_total,
             **process_figures(),
             **{f"recorder_{name}": value for name, value in relay.recorder.figures.items() if name.isidentifier()},
         }
@@ -107,6 +108,13 @@ class LocalPages:
             "requests": relay.metrics.total("requests_total"),
             "recorder": {"pid": relay.recorder.pid, "restarts": relay.recorder.restarts_total},
             "gaps": queue.gaps_total,
+            "compactor": {
+                "pid": relay.compactor.pid,
+                "restarts": relay.compactor.restarts_total,
+                "scope": relay.settings.compact_scope if relay.compactor.is_on else "",
+                "profile": relay.settings.compact_profile,
+            },
+            "compactions": relay.metrics.total("compactions_total"),
             "proof": proof(relay.key, relay.address, nonce) if nonce else "",
         }
         return _json(status)
@@ -121,7 +129,9 @@ class LocalPages:
     def _session(self, rest: str) -> LocalAnswer:
         label = rest.removeprefix("/").partition("?")[0]
         requests = self._relay.requests_by_client.get(label, 0)
-        return _json({"requests": requests, "session": self._relay.recorder.sessions.get(label)})
+        answer = {"requests": requests, "session": self._relay.recorder.sessions.get(label)}
+        compactions, saved = self._relay.compactions_by_client.get(label, (0, 0))
+        return _json(answer | ({"compactions": compactions, "saved_tokens": saved} if compactions else {}))
 
 
 def proof(key: bytes, address: str, nonce: str) -> str:

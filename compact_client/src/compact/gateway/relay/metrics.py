@@ -14,6 +14,10 @@ _NAMES = {
     "aborted_total": "Exchanges that ended before their answer did, by the side that ended them.",
     "connect_errors_total": "Connections to an upstream that failed.",
     "rejected_total": "Requests that were not forwarded, by reason.",
+    "compacted_requests_total": "Requests that were sent with a compacted body.",
+    "compactions_total": "Compactions of sessions.",
+    "compaction_saved_tokens_total": "Tokens that the compactions have removed from prompts.",
+    "uncompacted_total": "Requests that were sent as they came, because there was no compactor in time, by reason.",
     "received_bytes_total": "Bytes from agents.",
     "sent_bytes_total": "Bytes to agents.",
 }
@@ -47,6 +51,15 @@ class Metrics:
     def count_rejected(self, reason: str) -> None:
         """Count a request that was not forwarded."""
         self._counts["rejected_total", (("reason", reason),)] += 1
+
+    def count_rewrite(self, rewrite: str, compactions: int, saved_tokens: int) -> None:
+        """Count a request in compact mode."""
+        if rewrite in ("compacted", "recovered"):
+            self._counts["compacted_requests_total", ()] += 1
+            self._counts["compactions_total", ()] += compactions
+            self._counts["compaction_saved_tokens_total", ()] += saved_tokens
+        elif rewrite != "none":
+            self._counts["uncompacted_total", (("reason", rewrite),)] += 1
 
     def total(self, name: str) -> int:
         """Return the sum of a counter over its labels."""

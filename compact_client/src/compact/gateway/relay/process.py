@@ -16,19 +16,22 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from compact.delivery.endpoint import configured_url, without_credentials
-from compact.gateway.frames import Kind
+from compact.gateway.frames import Kind, Verdict
 from compact.gateway.http1.heads import RequestHead
 from compact.gateway.relay.answer_stream import Exchange
 from compact.gateway.relay.client_connection import ClientConnection
+from compact.gateway.relay.compactor_process import CompactorProcess
 from compact.gateway.relay.credentials import copied_request_headers, copied_target, credential_hash
 from compact.gateway.relay.dial import Dialer
+from compact.gateway.relay.held_request import HeldRequest, is_signed
 from compact.gateway.relay.local_pages import LocalPages
 from compact.gateway.relay.metrics import Metrics
 from compact.gateway.relay.recorder_process import RecorderProcess
 from compact.gateway.settings import GatewaySettings
-from compact.gateway.upstreams import Route, Upstream, guess_protocol
+from compact.gateway.upstreams import Route, Upstream, guess_protocol, is_model_call
 from compact.gateway.user_key import user_key
 
 _BACKLOG = 1024
@@ -38,6 +41,11 @@ _ERROR_INTERVAL_S = 5.0
 _FIRST_LEASE_S = 30.0
 _UNUSED_S = 2.0
 _MAX_CLIENTS = 10_000
+_UNCOMPACTED = {
+    "late": "The compactor needed too long.",
+    "unavailable": "The compactor does not run. It is restarted.",
+    "too_large": "Its body is larger than 32 MB.",
+}
 
 
 class Relay:
@@ -50,11 +58,14 @@ class Relay:
         self.server = without_credentials(configured_url())
         self.metrics = Metrics()
         self.recorder = RecorderProcess(settings.recorder, settings.buffer_bytes)
+        self.compactor = CompactorProcess(settings.compactor)
         self.dialer = Dialer()
         self.pages = LocalPages(self)
         self.connections: set[ClientConnection] = set()
         self.leases: dict[str, Mapping[str, str]] = {}
         self.requests_by_client: dict[str, int] = {}
+        self.compactions_by_client: dict[str, tuple[int, int]] = {}
+        """The number of compactions and the tokens that they removed."""
         self.is_draining = False
         host, port = listener.getsockname()[:2]
         self.address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -66,7 +77,7 @@ class Relay:
         self._ids = itertools.count(1)
         # The same for all gateways of this user, so that the next one knows which sessions a credential may continue.
         self._hash_key = hmac.digest(self.key, b"credentials", "sha256")
-        self._last_error_at = -_ERROR_INTERVAL_S
+        self._last_error_at = self._last_uncompacted_at = -_ERROR_INTERVAL_S
 
     async def run(self) -> int:
         """Serve until a signal, let streams finish, and return the exit code."""
@@ -80,35 +91,72 @@ class Relay:
         if self.settings.is_leased:
             self._loop.call_later(_FIRST_LEASE_S, self._check_leases)
         await self._closed.wait()
-        await self.recorder.close(_RECORDER_CLOSE_S)
+        await asyncio.gather(self.compactor.close(_RECORDER_CLOSE_S), self.recorder.close(_RECORDER_CLOSE_S))
         return await self._successor_exit_code()
 
     # Exchanges
 
-    def open_exchange(self, head: RequestHead, route: Route, upstream: Upstream, target: str) -> Exchange:
+    def open_exchange(
+        self, head: RequestHead, route: Route, upstream: Upstream, target: str, request: HeldRequest | None = None
+    ) -> Exchange:
         """Count a request that is forwarded, and copy its head."""
         self.metrics.count_request(upstream.name)
         if route.client:
             self._count_request_of(route.client)
-        protocol = guess_protocol(target)
         is_copied = self.recorder.is_on
-        exchange = Exchange(
-            next(self._ids), head.method, upstream.name, is_copied, is_copied and protocol != "unknown",
-            head.wants_upgrade,
-        )  # fmt: skip
+        has_copied_bodies = is_copied and guess_protocol(target) != "unknown"
+        number = request.id if request else self.next_exchange_id()
+        exchange = Exchange(number, head.method, upstream.name, is_copied, has_copied_bodies, head.wants_upgrade)
         if is_copied:
-            payload = {
-                "method": head.method,
-                "path": copied_target(target),
-                "upstream": upstream.name,
-                "url": upstream.url,
-                "protocol": protocol,
-                "headers": copied_request_headers(head.headers),
-                "credential": credential_hash(self._hash_key, head.headers, target),
-                "client": route.client,
-            }
+            payload = request.recorder_payload if request else self.open_payload(head, route, upstream, target)
             self.recorder.add_json(Kind.OPEN, exchange.id, payload)
         return exchange
+
+    def next_exchange_id(self) -> int:
+        """Return the id of a new exchange."""
+        return next(self._ids)
+
+    def open_payload(self, head: RequestHead, route: Route, upstream: Upstream, target: str) -> dict[str, Any]:
+        """Return the head of a request for other processes, without its credentials."""
+        payload: dict[str, Any] = {
+            "method": head.method,
+            "path": copied_target(target),
+            "upstream": upstream.name,
+            "url": upstream.url,
+            "protocol": guess_protocol(target),
+            "headers": copied_request_headers(head.headers),
+            "credential": credential_hash(self._hash_key, head.headers, target),
+            "client": route.client,
+        }
+        if self._is_compacted(route):
+            payload["is_compacted"] = True
+        return payload
+
+    def may_compact(self, head: RequestHead, route: Route, target: str) -> bool:
+        """Return True if the compactor is asked about a request."""
+        if not self.compactor.is_on or head.method != "POST" or not is_model_call(target) or is_signed(head):
+            return False
+        return self.settings.compact_scope == "listed" or self._is_compacted(route)
+
+    def note_rewrite(self, request: HeldRequest, verdict: Verdict | None) -> None:
+        """Count what became of a request in compact mode."""
+        compactions = verdict["compactions"] if verdict else 0
+        saved = verdict["saved_tokens"] if verdict else 0
+        self.metrics.count_rewrite(request.rewrite, compactions, saved)
+        client = request.route.client
+        if client and compactions:
+            count, tokens = self.compactions_by_client.get(client, (0, 0))
+            self.compactions_by_client[client] = count + compactions, tokens + saved
+        if verdict is None:
+            self._report_uncompacted(request.rewrite)
+
+    def _is_compacted(self, route: Route) -> bool:
+        return self.settings.compact_scope == "all" or self.leases.get(route.client, {}).get("compact") == "1"
+
+    def _report_uncompacted(self, reason: str) -> None:
+        if self._loop.time() - self._last_uncompacted_at >= _ERROR_INTERVAL_S:
+            self._last_uncompacted_at = self._loop.time()
+            _write_line(f"A request was sent without a check of its length. {_UNCOMPACTED[reason]}")
 
     def answers_http_only(self, route: Route) -> bool:
         """Return True if a request for a websocket is answered with 426."""
@@ -138,7 +186,9 @@ class Relay:
 
     def _count_request_of(self, client: str) -> None:
         if client not in self.requests_by_client and len(self.requests_by_client) >= _MAX_CLIENTS:
-            self.requests_by_client.pop(next(iter(self.requests_by_client)))
+            oldest = next(iter(self.requests_by_client))
+            self.requests_by_client.pop(oldest)
+            self.compactions_by_client.pop(oldest, None)
         self.requests_by_client[client] = self.requests_by_client.get(client, 0) + 1
 
     # Shutdown and upgrade
