@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from compact.events import OverflowRecoveredEvent, TriggerDecisionEvent
+from compact.events import OverflowRecoveredEvent, SummaryCreatedEvent, TriggerDecisionEvent
 from compact.events.phrases import describe_removal
 
 from viewer.kinds import GENERATION, PRUNED, describe_tokens, kind_of
@@ -39,8 +39,17 @@ def describe_check(check: Check) -> str:
             return f"Compacting: {used}…"
         case "running":
             return f"A compaction started{f' at {used}' if check.before else ''}. Its result wasn't reported."
-    result = f" Now {check.after:,}." if check.after is not None else ""
-    return f"{_describe_cause(check, used)}.{result}"
+    return f"{_describe_cause(check, used)}. {_describe_size_after(check)}".rstrip()
+
+
+def _describe_size_after(check: Check) -> str:
+    if check.after is not None:
+        return f"Now {check.after:,}."
+    summary = check.event(SummaryCreatedEvent)
+    if summary is None or not summary.summary_tokens:
+        return ""
+    # Logs of agents have the summary, but not the system prompt, tools and memory files around it.
+    return f"Summary only: {summary.summary_tokens:,} tokens. The next model call shows the size of the prompt."
 
 
 def _describe_no_compaction(check: Check) -> str:

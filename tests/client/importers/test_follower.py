@@ -242,7 +242,7 @@ def test_a_truncated_or_replaced_log_starts_again(tmp_path: Path) -> None:
 
 
 def test_a_new_process_continues_behind_the_saved_position(tmp_path: Path) -> None:
-    """It reads the log again for the agent's prompt, and sends only what is new."""
+    """It reads the log again for the agent's prompt, and sends only what is new: also the size after a compaction."""
     path, state = tmp_path / CLAUDE.name, tmp_path / "state.json"
     path.write_bytes(b"".join(LINES[:16]))
     first = Follow(path, WatchState(state))
@@ -253,7 +253,8 @@ def test_a_new_process_continues_behind_the_saved_position(tmp_path: Path) -> No
     second = Follow(path, WatchState(state))
     eventually(lambda: second.spans("compact.pruned_messages"))
     second.stop()
-    (pruned,) = second.spans("compact.pruned_messages")
+    cleared, pruned = second.spans("compact.pruned_messages")
+    assert cleared["span_id"] == first.spans("compact.pruned_messages")[0]["span_id"]
     assert [entry["id"] for entry in pruned["payload"]["ledger"]][:2] == ["u1", "a1"]
     assert {event["span_id"] for event in second.spans("generation")} == {
         event["span_id"] for event in second.spans("generation")

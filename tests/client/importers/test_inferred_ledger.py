@@ -28,8 +28,22 @@ def test_every_message_of_a_foreign_compaction_has_an_inferred_fate() -> None:
     assert entries["a5"] == {
         **entries["a5"], "role": "assistant", "fate": "dropped", "rule": "none of its facts are in the new prompt",
     }  # fmt: skip
-    assert (ledger.tokens_before, ledger.tokens_after) == (155025, 8200)
+    assert (ledger.tokens_before, ledger.tokens_after) == (155025, 8400)
     assert [entry["id"] for entry in ledger.after_entries] == ["s1", "a8"]
+
+
+@pytest.mark.req("A-CAP-1", "A-UI-3")
+def test_the_size_after_a_compaction_is_that_of_the_next_call(tmp_path: Path) -> None:
+    """Claude Code reports the summary alone. Until the next call, the size of the prompt is not known."""
+    lines = [line.replace(b'"postTokens":8200,', b"") for line in CLAUDE.read_bytes().splitlines(keepends=True)]
+    boundary = next(number for number, line in enumerate(lines) if b'"compact_boundary"' in line)
+    path = tmp_path / CLAUDE.name
+    path.write_bytes(b"".join(lines[: boundary + 2]))
+    ledger = ledgers(path)[-1]
+    assert (ledger.tokens_before, ledger.tokens_after) == (155025, None)
+    assert ledger.summary
+    path.write_bytes(b"".join(lines))
+    assert ledgers(path)[-1].tokens_after == 8400
 
 
 @pytest.mark.req("A-CAP-1")

@@ -268,6 +268,19 @@ def test_description_says_when_a_compaction_made_the_prompt_larger() -> None:
     assert text == "1 compaction removed 47 messages from the prompt and added 853 tokens."
 
 
+def test_a_compaction_whose_prompt_was_not_counted_yet_names_the_summary_only() -> None:
+    """A log has the summary, but not what surrounds it in the next prompt."""
+    spans = [
+        flat("trigger_decision", 1, triggered=True, t_est=167_094, max_tokens=200_000),
+        flat("summary_created", 2, summary_tokens=4_416),
+        flat("pruned_messages", 3, tokens_before=167_094, tokens_after=None, pruned_count=47, fates={"summarized": 47}),
+    ]
+    (check,) = SessionChecks(spans).timeline()
+    size = "Summary only: 4,416 tokens. The next model call shows the size of the prompt."
+    assert describe_check(check).endswith(f". {size}")
+    assert "freed" not in describe_session([check])
+
+
 def test_description_does_not_invent_freed_tokens() -> None:
     """Events of document 000 have no size after the compaction."""
     decision = [flat("trigger_decision", 1, t_est=112_345, max=128_000, pruned_count=47)]

@@ -265,7 +265,7 @@ class PrunedMessagesEvent(Event):
     layers: LayerCounts
     pruned_count: int
     tokens_before: int
-    tokens_after: int
+    tokens_after: int | None
     breakdown_after: Mapping[str, int] | None
     plan_version: int
     cache: Mapping[str, Any] | None

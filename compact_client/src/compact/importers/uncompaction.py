@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from compact.events.phrases import format_reduction
 from compact.importers.conversation import Conversation
 from compact.ledgers.foreign_compaction import MAIN, Compaction, LogMessage
 from compact.ledgers.inferred_ledger import UNDISCLOSED, InferredLedger, infer_ledger
@@ -132,7 +133,7 @@ def explain(ledger: InferredLedger, items: Sequence[LostItem], shown: int = 10) 
     at = compaction.at or "time unknown"
     lines = [
         f"Compaction {compaction.number} by {compaction.agent}, trigger {compaction.trigger}, {at}.",
-        f"Prompt: {ledger.tokens_before:,} → {ledger.tokens_after:,} tokens. Messages (inferred): {fates}.",
+        f"Prompt: {format_reduction(ledger.tokens_before, ledger.tokens_after)}. Messages (inferred): {fates}.",
         f"Facts of the removed messages: {ledger.facts_total:,}, kept: {kept}.",
     ]
     if ledger.note:

@@ -57,7 +57,7 @@ class Compaction:
     thread: str = MAIN
     line: int = 0
     turn: int = 0
-    """The number of model calls before it."""
+    """The number of the model call after it."""
     evidence: Evidence = "inferred"
 
     @property

@@ -104,9 +104,14 @@ class InferredLedger:
         return self.compaction.tokens_before or sum(entry["tokens"] for entry in self.entries)
 
     @property
-    def tokens_after(self) -> int:
-        """The size of the new prompt, from the log if it has it."""
-        return self.compaction.tokens_after or sum(entry["tokens"] for entry in self.after_entries)
+    def tokens_after(self) -> int | None:
+        """The size of the new prompt, or None if the log does not have it yet.
+
+        The messages of a log lack system prompt, tools and memory files, so their sum is compared only with a sum.
+        """
+        if self.compaction.tokens_after or self.compaction.tokens_before:
+            return self.compaction.tokens_after
+        return sum(int(entry["tokens"]) for entry in self.after_entries)
 
     @property
     def summary(self) -> str | None:

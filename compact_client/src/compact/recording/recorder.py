@@ -16,6 +16,7 @@ from typing import Any
 
 from compact.events import EVIDENCE
 from compact.ledgers.foreign_compaction import MAIN, Compaction, Format, LogMessage
+from compact.messages.usage import Usage
 from compact.recording.spans import RecordedSpan, SessionLink
 from compact.recording.thread import Thread
 
@@ -152,6 +153,26 @@ class SessionRecorder:
             span.name = span.model = model
         return self._note(span, thread)
 
+    def count(self, span: RecordedSpan, usage: Usage) -> None:
+        """Record the usage of a model call. Its prompt is the one after a compaction that came before it."""
+        span.usage = usage.to_dict() or span.usage
+        self.change(span)
+        thread = self.thread(span.thread)
+        compaction = thread.unsized.compaction if thread.unsized is not None else None
+        if compaction is not None and span.data["turn"] >= compaction.turn:
+            self.size_prompt(usage.input_tokens, thread)
+
+    def size_prompt(self, tokens: int, thread: Thread | None = None) -> None:
+        """Record the size of the prompt, as the provider counted it, for a compaction whose result has no size yet.
+
+        What agents report is often the summary alone, without system prompt, tools and memory files.
+        """
+        thread = thread or self.own_thread
+        span = thread.unsized
+        if tokens and span is not None and span.compaction is not None:
+            span.compaction.tokens_after, thread.unsized = tokens, None
+            self._note(span, thread)
+
     def aside(
         self,
         name: str,
@@ -252,6 +273,7 @@ class SessionRecorder:
             "compaction", name, compaction.at, compaction.at, data=data, payload=payload,
             key=f"compaction:{compaction.id}", compaction=compaction,
         )  # fmt: skip
+        thread.unsized = span if compaction.is_inferred else None
         return self._note(span, thread)
 
     # Reading.

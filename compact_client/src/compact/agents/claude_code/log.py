@@ -186,7 +186,7 @@ class ClaudeCodeParser:
             return
         span = self.recorder.generation(name, at=at, model=model, thread=thread)
         # The counts of a message are repeated with each block, and the last block has the final ones.
-        span.usage = Usage.from_provider(as_mapping(source.get("usage"))).to_dict() or span.usage
+        self.recorder.count(span, Usage.from_provider(as_mapping(source.get("usage"))))
         span.ended_at = max(filter(None, (span.ended_at, at)), default=None)
         span.payload = {"output": [{"role": "assistant", "content": message.item["content"]}]}
 

@@ -68,7 +68,6 @@ class CodexParser:
         self._context_tokens: int | None = None
         self._generation: RecordedSpan | None = None
         """The model call that the next items belong to."""
-        self._unsized: RecordedSpan | None = None
         """The last compaction, until the next model call shows the size of its prompt."""
         self._has_new_result = False
         """True if a tool result arrived, which only the next model call reads."""
@@ -215,19 +214,10 @@ class CodexParser:
         )
         counts = Usage(input_tokens, output, cached)
         self._context_tokens = as_count(usage.get("total_tokens")) or counts.total_tokens
-        if input_tokens:
-            self._size_compaction(input_tokens)
+        self.recorder.size_prompt(input_tokens)
         generation = self._generation
         if generation is not None and input_tokens and not generation.usage:
-            generation.usage = counts.to_dict()
-            self.recorder.change(generation)
-
-    def _size_compaction(self, tokens_after: int) -> None:
-        """Give the last compaction the size of the next prompt. The log does not say how long its summary is."""
-        span, self._unsized = self._unsized, None
-        if span is not None and span.compaction is not None:
-            span.compaction.tokens_after = tokens_after
-            self.recorder.change(span)
+            self.recorder.count(generation, counts)
 
     def _roll_back(self, turns: int) -> None:
         """Remove the last user turns from the prompt, as the user did."""
@@ -255,7 +245,7 @@ class CodexParser:
             self.recorder.set_prompt(compaction.after)
             return
         self.recorder.note_time(at)
-        self._unsized = self.recorder.compaction(compaction, "Codex compacted")
+        self.recorder.compaction(compaction, "Codex compacted")
 
 
 def _without_images(output: Any) -> Any:

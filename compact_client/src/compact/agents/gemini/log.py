@@ -100,7 +100,7 @@ class GeminiParser:
         )
         span = self.recorder.generation(name, at=at, model=as_text(source.get("model")))
         span.started_at = span.ended_at = at
-        span.usage = Usage(input_tokens, output + thoughts, cached).to_dict()
+        self.recorder.count(span, Usage(input_tokens, output + thoughts, cached))
         span.payload = {"output": [{"role": "assistant", "content": text_blocks(source.get("content"))}]}
         for index, call in enumerate(as_list(source.get("toolCalls"))):
             self._add_call(as_mapping(call), f"{name}-{index}", at)

@@ -159,7 +159,7 @@ class OpencodeParser:
     def _add_generation(self, info: Mapping[str, Any], message: LogMessage, tokens: Mapping[str, Any]) -> None:
         span = self.recorder.generation(message.id, at=message.at, model=as_text(info.get("modelID")))
         span.ended_at = _iso(as_mapping(info.get("time")).get("completed")) or message.at
-        span.usage = _usage(tokens).to_dict()
+        self.recorder.count(span, _usage(tokens))
         span.payload = {"output": [message.item]}
         span.is_error = bool(info.get("error"))
 

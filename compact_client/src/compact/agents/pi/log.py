@@ -128,7 +128,7 @@ class PiParser:
         message = LogMessage(_id_of(record), {"role": "assistant", "content": blocks}, at, record.line)
         self.recorder.add(message)
         span = self.recorder.generation(message.id, at=at, model=as_text(source.get("model")))
-        span.usage = _usage(as_mapping(source.get("usage"))).to_dict()
+        self.recorder.count(span, _usage(as_mapping(source.get("usage"))))
         span.payload = {"output": [message.item]}
         span.is_error = source.get("stopReason") == "error"
         for block in blocks:
