@@ -26,6 +26,7 @@ PACKAGES = {
     "claude-new": ("@anthropic-ai/claude-code@2.1.327", "claude"),
     "codex": ("@openai/codex@0.169.0", "codex"),
     "gemini": ("@google/gemini-cli@0.61.0", "gemini"),
+    "inspector": ("@modelcontextprotocol/inspector@0.15.0", "mcp-inspector-cli"),
     "opencode": ("opencode-ai@1.18.33", "opencode"),
 }
 

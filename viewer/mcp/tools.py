@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from importlib.metadata import version
 from typing import Annotated, Any
 
 from channels.db import database_sync_to_async
@@ -11,6 +12,7 @@ from compact import TiktokenEstimator
 from compact.importers.uncompaction import LostItem, items_from_facts, rank_items, render_items
 from compact.recall import render_passages
 from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError as ToolResultError
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
@@ -28,7 +30,7 @@ from viewer.search.queries import search as search_projects
 from viewer.sessions import queries
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_check
-from viewer.sessions.session_list import SessionFilter, sessions_page
+from viewer.sessions.session_list import SessionFilter, sessions_page, titles
 from viewer.visibility.public_parts import Visibility
 
 INSTRUCTIONS = (
@@ -100,11 +102,8 @@ def explain_compaction(reader: Reader, session: str, n: int, max_tokens: int) ->
 
 def list_sessions(reader: Reader, max_tokens: int) -> str:
     sessions, _ = sessions_page(reader.grant.projects(Right.SESSIONS), SessionFilter(), limit=_MAX_ROWS)
-    lines = [
-        f"{session.session_id} ({format_count(session.compaction_count, 'compaction')},"
-        f" last event {_iso(session.last_at)})"
-        for session in sessions
-    ]
+    names = titles(sessions, Visibility.METADATA)
+    lines = [_session_line(session, names.get(session.session_id, "")) for session in sessions]
     return _fit(lines or ["There are no sessions in your projects."], max_tokens)
 
 
@@ -123,7 +122,9 @@ def search(reader: Reader, query: str, max_tokens: int) -> str:
 @lru_cache(maxsize=1)
 def build_server() -> MCPServer[Any]:
     """Return the server with its five tools. The reader of a call is in `current_reader`."""
-    server: MCPServer[Any] = MCPServer("ariadne", instructions=INSTRUCTIONS, log_level="ERROR")
+    server: MCPServer[Any] = MCPServer(
+        "ariadne", version=version("ariadne-server"), instructions=INSTRUCTIONS, log_level="ERROR"
+    )
 
     async def recall_tool(query: Query, session: SessionName = "", max_tokens: Tokens = DEFAULT_TOKENS) -> str:
         """Search one session for what was said and seen, including what a compaction removed from the context."""
@@ -165,7 +166,7 @@ async def _run(tool: Callable[..., str], *arguments: Any) -> str:
         try:
             return tool(reader, *arguments)
         except ToolError as error:
-            return str(error)
+            raise ToolResultError(str(error)) from error
 
     text: str = await database_sync_to_async(answer)()
     return text
@@ -187,6 +188,13 @@ def _lost_items(session: Session, compactions: list[Check], number: int) -> list
 def _result_line(result: Result) -> str:
     snippet = "".join(part.text for part in result.snippet)
     return f"[session {result.session.session_id}, {result.type}, {_iso(result.at)}] {snippet}"
+
+
+def _session_line(session: Session, title: str) -> str:
+    counts = format_count(session.turn_count, "turn"), format_count(session.compaction_count, "compaction")
+    period = f"{_iso(session.first_at)} to {_iso(session.last_at)}"
+    parts = [f'"{title}"' if title else "", session.model, *counts, period]
+    return f"{session.session_id}: {', '.join(part for part in parts if part)}"
 
 
 def _heading(session: Session) -> str:

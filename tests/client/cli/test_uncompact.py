@@ -184,6 +184,9 @@ async def test_the_official_client_uses_every_tool_over_stdio(home: Path) -> Non
         }  # fmt: skip
         sessions = await call(client, "list_sessions")
         assert ALICE in sessions and BOB not in sessions
+        assert '"Never deploy to ALICE-prod on Fridays. Build the billing page.' in sessions
+        assert f"{home / 'alice'}, 3 calls, 1 compaction" in sessions
+        assert "2026-" in sessions and SECRET not in sessions
         recalled = await call(client, "recall", query="staging port")
         assert "54877" in recalled and ALICE in recalled and "turn 2" in recalled
         lost = await call(client, "uncompact", session=ALICE)

@@ -126,6 +126,7 @@ async def test_each_tenant_sees_only_their_own_project(slug: str, db: None) -> N
     assert answers["uncompact"].index(f"Never deploy {own}-prod") < answers["uncompact"].index(f"{own}-54877")
     assert "150,000" in answers["explain"] and "Never deploy" in answers["explain"]
     assert answers["sessions"].count("checkout") == 1
+    assert "0 turns, 1 compaction, " in answers["sessions"]
     assert own in answers["search"]
     assert other not in str(answers)
     entries = await database_sync_to_async(
@@ -173,7 +174,9 @@ async def test_answers_have_a_token_budget(db: None) -> None:
         assert len(await call(client, "recall", query="staging port deploy", max_tokens=100)) < 600
         result = await client.call_tool("recall", {"query": "x", "max_tokens": 1_000_000})
         assert result.is_error
-        assert "no session" in (await call(client, "recall", query="x", session="missing")).lower()
+        missing = await client.call_tool("recall", {"query": "x", "session": "missing"})
+        assert missing.is_error
+        assert "Call list_sessions" in "".join(block.text for block in missing.content)
 
 
 HOSTILE = (
@@ -199,7 +202,9 @@ async def test_hostile_arguments_get_a_short_answer_without_another_tenants_text
             for arguments in ({"query": f"{text} ALICE"}, {"query": "ALICE port", "session": text[:500]}):
                 result = await client.call_tool("recall", arguments)
                 answer = "".join(block.text for block in result.content)
-                assert not result.is_error and len(answer) < 2_000 and "of ALICE" not in answer, arguments
+                assert len(answer) < 2_000 and "of ALICE" not in answer, arguments
+                # There is no session with such a name. An empty one means the newest.
+                assert result.is_error == bool(arguments.get("session")), arguments
         for session, max_tokens in (("x" * 100_000, 100), ("", 99), ("", 0), ("", -1), ("", 2**70), ("", 1.5)):
             arguments = {"query": "port", "session": session, "max_tokens": max_tokens}
             assert (await client.call_tool("recall", arguments)).is_error, (session[:9], max_tokens)

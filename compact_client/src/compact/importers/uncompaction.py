@@ -151,7 +151,7 @@ class LogIndex:
     """The search index of one log. It ranks as the server does, which does not know the prompt of the moment."""
 
     def __init__(self, conversation: Conversation) -> None:
-        messages = _log_messages(conversation)
+        messages = log_messages(conversation)
         self._passages = PassageIndex()
         sources: list[Source] = []
         calls: dict[str, str] = {}
@@ -175,7 +175,7 @@ class LogIndex:
         )
 
 
-def _log_messages(conversation: Conversation) -> list[LogMessage]:
+def log_messages(conversation: Conversation) -> list[LogMessage]:
     """Return every message of the main thread, in order."""
     messages: dict[str, LogMessage] = {}
     for compaction in main_compactions(conversation):
@@ -199,7 +199,7 @@ def _turns(conversation: Conversation) -> dict[str, tuple[int, str | None]]:
     turns: dict[str, tuple[int, str | None]] = {}
     turn = 0
     codec = get_codec(conversation.format or "chat")
-    for index, message in enumerate(_log_messages(conversation)):
+    for index, message in enumerate(log_messages(conversation)):
         decoded = decode_item(codec, message.item, index)
         turn += decoded.role == "user" and not decoded.answers and not message.is_program
         turns[message.id] = (max(1, turn), message.at)

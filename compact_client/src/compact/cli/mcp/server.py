@@ -23,7 +23,8 @@ from compact.exceptions import CompactError
 from compact.importers import infer_ledger, read_log
 from compact.importers.conversation import Conversation
 from compact.importers.discovery import LogLocation, LogNotFound, find_sessions
-from compact.importers.log_source import status_of
+from compact.importers.log_source import size_of, status_of
+from compact.importers.session_summary import summarize_session
 from compact.importers.uncompaction import LogIndex, explain, lost_items, main_compactions, render_items
 from compact.recall import Passage, render_passages
 
@@ -37,6 +38,8 @@ _LIMIT = 8
 _MAX_SESSIONS = 100
 _MAX_SEARCHED_LOGS = 20
 _MAX_OPEN_LOGS = 4
+# Read in a few seconds at most. Those of older sessions are listed without a description.
+_MAX_LISTED_BYTES = 40 * 1024 * 1024
 
 Query = Annotated[str, Field(description="A few words, and names, ids, paths or error messages exactly as written.")]
 SessionName = Annotated[
@@ -53,6 +56,7 @@ class LocalTools:
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
         self._count_tokens = TiktokenEstimator().count_tokens
+        self._summaries: dict[Path, tuple[tuple[int, int], str]] = {}
         self._logs: OrderedDict[Path, tuple[tuple[int, int], Conversation, LogIndex]] = OrderedDict()
 
     def recall(self, query: Query, session: SessionName = "", max_tokens: Tokens = DEFAULT_TOKENS) -> str:
@@ -86,10 +90,26 @@ class LocalTools:
         return _fit(text.splitlines(), max_tokens, self._count_tokens)
 
     def list_sessions(self, max_tokens: Tokens = DEFAULT_TOKENS) -> str:
-        """List the sessions whose logs can be read, the newest first."""
+        """List the sessions whose logs can be read, the newest first, each with its first request and its folder."""
         logs = find_sessions(self._directory)[:_MAX_SESSIONS]
-        lines = [f"{log.session_id} ({log.agent_name}, changed {log.modified})" for log in logs]
+        bytes_left = _MAX_LISTED_BYTES
+        lines: list[str] = []
+        for log in logs:
+            size = size_of(log.path)
+            bytes_left -= 0 if log.path in self._summaries else size
+            lines.append(self._describe(log) if bytes_left >= 0 else _line(log, "not read, because it is large or old"))
         return _fit(lines or ["No session logs were found."], max_tokens, self._count_tokens)
+
+    def _describe(self, log: LogLocation) -> str:
+        """Return the line of a session in the list. A log is read again only if it has changed."""
+        try:
+            state = status_of(log.path)
+            known = self._summaries.get(log.path)
+            if known is None or known[0] != state:
+                known = self._summaries[log.path] = state, str(summarize_session(read_log(log.path)[0]))
+        except (CompactError, OSError) as error:
+            return _line(log, f"could not be read: {error}")
+        return _line(log, known[1])
 
     def search(self, query: Query, max_tokens: Tokens = DEFAULT_TOKENS) -> str:
         """Search the newest sessions of this directory."""
@@ -175,6 +195,10 @@ def _create_tool(function: Callable[..., str]) -> Tool:
 
 def _heading(log: LogLocation) -> str:
     return f"Session {log.session_id} ({log.agent_name})"
+
+
+def _line(log: LogLocation, description: str) -> str:
+    return f"{log.session_id} ({log.agent_name}, changed {log.modified}): {description}"
 
 
 def _fit(blocks: list[str], max_tokens: int, count_tokens: Callable[[str], int]) -> str:
