@@ -1,7 +1,7 @@
 """Build the documentation site into site/: `make docs`.
 
-The pages in docs/ are the source. Added to them are the examples that they refer to, and a reference that is generated
-from the code: the Python API, the command line and the REST API.
+The pages in docs/ are the source. Added to them is a reference that is generated from the code: the Python API, the
+command line and the REST API. `python -m tools.guide_examples` copies the examples into the guides.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "build" / "docs"
-EXAMPLES = ROOT / "compact_client" / "examples"
-EXAMPLE = re.compile(r"^<!-- example: (\w+\.py) -->$", re.MULTILINE)
 # Files outside docs/ that become pages, and the pages that links to them must point to.
 EXTERNAL = {
     "compact_client/README.md": "reference/library.md",
@@ -40,8 +38,7 @@ def main() -> int:
     for page, build in GENERATED.items():
         (PAGES / page).write_text(build())
     for page in PAGES.rglob("*.md"):
-        text = EXAMPLE.sub(_include_example, page.read_text())
-        page.write_text(_link_pages(text, page))
+        page.write_text(_link_pages(page.read_text(), page))
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
     # The theme announces its successor at every build.
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
@@ -117,11 +114,6 @@ def _operation(title: str, operation: dict[str, Any]) -> Iterator[str]:
             description = " ".join(parameter.get("description", "").split()).replace("|", "\\|")
             yield f"| `{parameter['name']}` | {parameter['in']} | {kind} | {description} |"
         yield ""
-
-
-def _include_example(match: re.Match[str]) -> str:
-    source = (EXAMPLES / match[1]).read_text().rstrip()
-    return f'```python title="compact_client/examples/{match[1]}"\n{source}\n```'
 
 
 def _link_pages(text: str, page: Path) -> str:

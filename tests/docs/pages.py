@@ -1,7 +1,7 @@
 """The documentation pages and their fenced blocks.
 
-The `python` blocks of a page form one program, in order. `sh` blocks are commands, `yaml` blocks are configuration, and
-`text` blocks are output or drawings. Pages have no other fenced blocks.
+Each `python` block is a program, or starts with `CONTINUED` and continues the block before. `sh` blocks are commands,
+`yaml` blocks are configuration, and `text` blocks are output or drawings. Pages have no other fenced blocks.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ PAGES = [
     ROOT / "compact_client" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+CONTINUED = "# continues the program above\n"
 LANGUAGES = {"python", "sh", "yaml", "text"}
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -42,11 +43,16 @@ def blocks(page: Path, language: str | None = None) -> list[Block]:
     return [block for block in every_block if language in (None, block.language)]
 
 
-def program(page: Path) -> str:
-    """Return the python blocks of a page as one file, on their original lines, so that tracebacks match the page."""
+def program(block: Block) -> str:
+    """Return a python block with those that it continues, on their own lines, so that tracebacks match the page."""
+    chain: list[Block] = []
+    for earlier in blocks(block.page, "python"):
+        chain = [*(chain if earlier.text.startswith(CONTINUED) else ()), earlier]
+        if earlier == block:
+            break
     lines: list[str] = []
-    for block in blocks(page, "python"):
-        lines += [""] * (block.line - 1 - len(lines)) + block.text.splitlines()
+    for part in chain:
+        lines += [""] * (part.line - 1 - len(lines)) + part.text.splitlines()
     return "\n".join(lines) + "\n"
 
 

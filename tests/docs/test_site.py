@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import pytest
 from docs.pages import ROOT
 
-from tools import docs_site
+from tools import docs_site, guide_examples
 
 
 def test_navigation_has_every_page_once() -> None:
@@ -17,11 +19,11 @@ def test_navigation_has_every_page_once() -> None:
     assert sorted(navigation) == sorted(pages | generated)
 
 
-def test_guides_name_examples_that_exist() -> None:
-    """Each marker is replaced by a program that tests/client/test_examples.py runs."""
-    names = [name for page in (ROOT / "docs").rglob("*.md") for name in docs_site.EXAMPLE.findall(page.read_text())]
-    assert len(names) >= 6
-    assert [name for name in names if not (docs_site.EXAMPLES / name).is_file()] == []
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "guides").glob("*.md")), ids=lambda page: page.stem)
+def test_guides_have_the_examples_as_they_are(page: Path) -> None:
+    """Run `python -m tools.guide_examples` after a change of an example."""
+    text = page.read_text()
+    assert guide_examples.with_examples(text) == text
 
 
 def test_command_line_reference_has_every_command() -> None:

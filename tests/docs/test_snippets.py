@@ -71,11 +71,15 @@ def test_every_block_has_a_known_language(page: Path) -> None:
 
 
 @pytest.mark.req("P-DOC-1")
-@pytest.mark.parametrize("page", [page for page in PAGES if page != README and blocks(page, "python")], ids=name)
-def test_program_runs_unchanged(page: Path, environment: Environment, tmp_path: Path) -> None:
-    """The python blocks of a page run as one program without errors and warnings."""
+@pytest.mark.parametrize(
+    "block",
+    [block for page in PAGES for block in blocks(page, "python")],
+    ids=lambda block: f"{name(block.page)}:{block.line}",
+)
+def test_every_block_runs_when_it_is_copied(block: Block, environment: Environment, tmp_path: Path) -> None:
+    """It runs alone, or with the block that it says it continues, without errors, and without warnings of ours."""
     file = tmp_path / "page.py"
-    file.write_text(program(page))
+    file.write_text(program(block))
     result = _run([sys.executable, str(file)], environment, tmp_path)
     assert result.returncode == 0, result.stderr
     assert "[Ariadne]" not in result.stderr, result.stderr
@@ -165,4 +169,4 @@ def test_links_resolve(page: Path) -> None:
 def test_program_keeps_line_numbers() -> None:
     """A traceback of a program shows the line numbers of its page."""
     block: Block = blocks(README, "python")[1]
-    assert program(README).splitlines()[block.line - 1] == block.text.splitlines()[0]
+    assert program(block).splitlines()[block.line - 1] == block.text.splitlines()[0]
