@@ -13,7 +13,7 @@ import pytest
 from compact import events
 from compact.cli.parser import build_parser
 from compact.config.settings import SETTINGS
-from docs.pages import ROOT, program
+from docs.pages import ROOT, blocks
 
 from tools import figures_page
 
@@ -148,7 +148,8 @@ def test_every_metric_is_documented() -> None:
 def test_programs_import_only_public_names() -> None:
     """Code on the pages imports only names in `compact.__all__`."""
     for page in (ROOT / "README.md", ROOT / "compact_client" / "README.md", ROOT / "docs" / "MIGRATION.md"):
-        for names in re.findall(r"^from compact import (.+)$", program(page), re.MULTILINE):
+        programs = "".join(block.text for block in blocks(page, "python"))
+        for names in re.findall(r"^from compact import (.+)$", programs, re.MULTILINE):
             assert {name.strip() for name in names.split(",")} <= set(compact.__all__)
 
 

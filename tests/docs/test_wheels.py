@@ -165,3 +165,14 @@ def test_version_is_defined_once(folder: Path) -> None:
     packages = [folder / name for name in ("ariadne", "ingest", "viewer", "src/compact") if (folder / name).exists()]
     repeated = [file for package in packages for file in package.rglob("*.py") if f'"{version}"' in file.read_text()]
     assert repeated == []
+
+
+def test_both_have_one_minor_version_with_upgrade_notes() -> None:
+    """The server uses modules of the library, so it requires the same minor version."""
+    server, client = (
+        tomllib.loads((folder / "pyproject.toml").read_text())["project"] for folder in (ROOT, ROOT / "compact_client")
+    )
+    minor = ".".join(server["version"].split(".")[:2])
+    assert client["version"].startswith(f"{minor}.")
+    assert f"compact-client~={minor}.0" in server["dependencies"]
+    assert f"to {minor}.0" in (ROOT / "docs" / "howto" / "upgrade.md").read_text()
