@@ -27,13 +27,14 @@ from ingest.cells import cells_of, project_of
 from ingest.models import Activity, HourlyUsage, Message, Project, Session, Transcript, Trend
 from ingest.storage import messages, retention_clock, sequence
 from ingest.storage.database import partitions
+from ingest.storage.database.job_lock import try_lock
 from ingest.storage.retention_clock import Clocks
 
 logger = logging.getLogger("ariadne.ingest")
 
 # DROP TABLE waits for readers, and writers queue behind it. After this time it fails and the next run retries.
 _LOCK_TIMEOUT = "5s"
-_TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('ingest retention'))"
+_JOB = "ingest retention"
 _HOURLY_TABLES = (Trend, Activity, HourlyUsage)
 
 expiring = Signal()
@@ -96,7 +97,7 @@ def run(*, clocks: Clocks | None = None) -> Report:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(partitions.create_statement(day))
     with transaction.atomic(), connection.cursor() as cursor:
-        if not _try_lock(cursor):
+        if not try_lock(cursor, _JOB):
             return report
         reading = retention_clock.advance(clocks)
         report.problem = reading.problem
@@ -105,7 +106,7 @@ def run(*, clocks: Clocks | None = None) -> Report:
         due = retention_clock.update_marks(reading, _has_expired_data)
     for day in sorted(day for day in existing_days if day < reading.today):
         with transaction.atomic(), connection.cursor() as cursor:
-            if not _try_lock(cursor):
+            if not try_lock(cursor, _JOB):
                 return report
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", [_LOCK_TIMEOUT])
             expired = _find_expired(day, _still_due(due, reading.today))
@@ -131,12 +132,6 @@ def preview(*, clocks: Clocks | None = None) -> Report:
             _add_to_report(report, expired)
     report.transcript_count = sum(transcripts.count_expired(cutoffs).values())
     return report
-
-
-def _try_lock(cursor: CursorWrapper) -> bool:
-    cursor.execute(_TRY_LOCK)
-    (is_locked,) = cursor.fetchone() or (False,)
-    return bool(is_locked)
 
 
 def _existing_days() -> set[date]:

@@ -14,7 +14,6 @@ from ingest.storage.database import partitions
 
 SESSION_ITEM = UUID(int=0)
 """The item of a session itself. Its `seq` is the progress of the index in this session."""
-_TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('search index'))"
 _PARTITIONS = """
 SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent = 'ingest_search'::regclass
@@ -45,13 +44,6 @@ class Entry:
     span_id: str | None
     message: bytes | None
     words: Sequence[str]
-
-
-def try_lock(cursor: CursorWrapper) -> bool:
-    """Take the lock of the index until the end of the transaction. Only one process writes to the index."""
-    cursor.execute(_TRY_LOCK)
-    (is_locked,) = cursor.fetchone() or (False,)
-    return bool(is_locked)
 
 
 def create_partitions(cursor: CursorWrapper, days: Iterable[date]) -> None:

@@ -19,6 +19,7 @@ from django.db.backends.utils import CursorWrapper
 from ingest.cells import cells_of, learn
 from ingest.models import Label, Project, SearchState, Session, Trace
 from ingest.storage import search_index
+from ingest.storage.database.job_lock import try_lock
 from ingest.storage.payloads import decode_up_to
 from ingest.storage.search_index import SESSION_ITEM, Entry
 from viewer.search import words
@@ -67,7 +68,7 @@ def index_batch(cell: int) -> bool:
     if not sessions:
         return False
     with transaction.atomic(), connection.cursor() as cursor:
-        if not search_index.try_lock(cursor):
+        if not try_lock(cursor, "search index"):
             return False
         # Another process may have indexed this batch before the lock was free.
         current = SearchState.objects.filter(cell=cell).first()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compact.reading.parts import Content, Part
+from compact.reading.parts import Content, Part, is_part
 
 from viewer.chat import ChatMessage, parse_message
 
@@ -63,7 +63,7 @@ def read_messages(value: Any, role: str) -> list[ChatMessage]:
     if value in (None, "", [], {}):
         return []
     if isinstance(value, list):
-        if all(isinstance(item, Mapping) and _is_part(item) for item in value):
+        if all(isinstance(item, Mapping) and is_part(item) for item in value):
             return [parse_message({"role": role, "content": value})]
         return [message for item in value for message in read_messages(item, role)]
     if not isinstance(value, Mapping):
@@ -77,11 +77,6 @@ def read_messages(value: Any, role: str) -> list[ChatMessage]:
 
 def _read_all(values: Mapping[str, Any], names: Iterable[str], role: str) -> list[ChatMessage]:
     return [message for name in names if name in values for message in read_messages(values[name], role)]
-
-
-def _is_part(item: Mapping[str, Any]) -> bool:
-    """Return True for a part of a message. Items of the Responses API are messages of their own."""
-    return item.get("type") in {"text", "input_text", "output_text", "image", "image_url"} and "role" not in item
 
 
 def _tool_call(name: str, values: Mapping[str, Any]) -> list[ChatMessage]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from compact.engine.session.request import to_plain
-from compact.messages import Message
+from compact.messages import INSTRUCTION_ROLES, Message
 from compact.messages.codecs import CHAT, detect_codec
 from compact.messages.units import group_units
 from compact.redaction import Redactor, default_redactor
@@ -53,7 +53,7 @@ def assert_protected_kept(before: Sequence[Any], after: Sequence[Any], *, flag: 
     """Assert that all system, developer and flagged messages are still present, verbatim."""
     remaining = [(message.role, message.text) for message in _messages(after)]
     for index, message in enumerate(_messages(before)):
-        is_protected = message.role in ("system", "developer") or message.meta.get(flag)
+        is_protected = message.role in INSTRUCTION_ROLES or message.meta.get(flag)
         if is_protected and (message.role, message.text) not in remaining:
             raise AssertionError(f"protected message {index} ({message.role}) is missing: {message.text[:80]!r}")
 

@@ -21,6 +21,7 @@ from ingest.archive.hash_chain import format_time
 from ingest.archive.link_clock import anchor_time
 from ingest.clock_tolerance import latest_time
 from ingest.models import AnchorMark
+from ingest.storage.database.job_lock import try_lock
 from viewer.audit import log
 from viewer.audit.anchors import anchor_file, external_anchors
 from viewer.audit.anchors.anchor_file import Anchor
@@ -30,8 +31,8 @@ from viewer.numbers import format_count
 
 _log = logging.getLogger("ariadne.anchors")
 _MAX_LISTED = 20
-_TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('viewer anchors'))"
-_LOCK = "SELECT pg_advisory_xact_lock(hashtext('viewer anchors'))"
+_JOB = "viewer anchors"
+_LOCK = f"SELECT pg_advisory_xact_lock(hashtext('{_JOB}'))"
 
 
 class NothingToRestart(Exception):
@@ -137,10 +138,8 @@ def restart(origin: Origin, reason: str) -> Anchor:
 def write_if_due(interval: timedelta) -> Anchor | None:
     """Append an anchor unless the newest one is younger than `interval`. One of many processes does it."""
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_TRY_LOCK)
         # Read the file under the lock, because another process may have written while this one waited.
-        (is_locked,) = cursor.fetchone() or (False,)
-        if not is_locked or not _is_due(anchor_file.read_last(), interval):
+        if not try_lock(cursor, _JOB) or not _is_due(anchor_file.read_last(), interval):
             return None
         anchor = _append(cursor)
     _publish(anchor)

@@ -18,7 +18,7 @@ from compact.engine.engine import Engine
 from compact.engine.session import Request, Session
 from compact.engine.session.continuation import find_overlap, is_instruction, is_long_enough
 from compact.exceptions import CorruptData, StoreFailed
-from compact.messages import Message, content_hash
+from compact.messages import INSTRUCTION_ROLES, Message, content_hash
 from compact.messages.codecs import CHAT, detect_codec
 from compact.messages.codecs.quarantine import decode_item
 from compact.planning.log import AgentThread
@@ -309,7 +309,7 @@ class _Proof:
         spoken = [
             digest
             for digest, line in zip(hashes, transcript.messages, strict=True)
-            if line.get("role") not in ("system", "developer")
+            if line.get("role") not in INSTRUCTION_ROLES
         ]
         overlap = find_overlap(spoken, self._hashes)
         is_own = (

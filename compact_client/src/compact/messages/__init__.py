@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compact.messages.canonical import canonical_json, content_hash, json_hash
 from compact.messages.message import (
+    INSTRUCTION_ROLES,
     POINTER_TAG,
     SPAN_TAG,
     SUMMARY_TAG,
@@ -15,6 +16,7 @@ from compact.messages.message import (
 from compact.messages.redacted_types import RedactedMessage, RedactedText, RedactedTree
 
 __all__ = [
+    "INSTRUCTION_ROLES",
     "POINTER_TAG",
     "SPAN_TAG",
     "SUMMARY_TAG",

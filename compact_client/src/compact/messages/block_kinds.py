@@ -223,6 +223,10 @@ def kind_of(block: Any) -> BlockKind | None:
     return next((kind for key, kind in _BY_KEY.items() if block.get(key)), None)
 
 
+TEXT_KINDS: Final = ("text", "input_text", "output_text")
+"""Kinds of parts with nothing but a text, under `text`."""
+
+
 def linked_ids(block: Any) -> tuple[str, ...]:
     """Return the ids that bind a block to others."""
     kind = kind_of(block)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from compact.messages.media import Media, media_in
 
 Role = Literal["system", "developer", "assistant", "user", "tool"]
+INSTRUCTION_ROLES: Final[tuple[Role, ...]] = ("system", "developer")
+"""The roles with which a host instructs the model."""
 Kind = Literal["message", "reasoning", "opaque", "sealed", "malformed"]
 """`malformed` is an item that no provider would accept. `opaque` is an item of an unknown type. `sealed` is a
 provider's own compaction item, which is never removed."""

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from compact.messages import Message
+from compact.messages import INSTRUCTION_ROLES, Message
 from compact.messages.codecs.base import Codec
 
 TURN_TEXT: Final = "(Messages after the summary follow.)"
 SEEN_TEXT: Final = "(Noted.)"
-INSTRUCTIONS: Final = ("system", "developer")
 
 
 def separator(last: Message, message: Message, codec: Codec) -> Message | None:
     """Return the message that the API requires between two messages, or None if one may follow the other."""
     roles = (last.role, message.role)
-    if not codec.rules.alternates_roles or any(role in INSTRUCTIONS for role in roles):
+    if not codec.rules.alternates_roles or any(role in INSTRUCTION_ROLES for role in roles):
         return None
     if roles == ("assistant", "assistant"):
         return codec.user_message(TURN_TEXT, f"turn-{message.id}")

@@ -16,7 +16,7 @@ from compact.messages import Message, text_of
 from compact.messages.block_kinds import BlockKind, Content, is_call, is_reasoning, kind_of
 from compact.reading.call_arguments import read_arguments
 
-__all__ = ["Content", "Part", "read_parts", "role_of", "shorten", "spoken_text", "strip_summary_marks"]
+__all__ = ["Content", "Part", "is_part", "read_parts", "role_of", "shorten", "spoken_text", "strip_summary_marks"]
 
 _SUMMARY_MARKS: Final = re.compile(r"\A\s*</?COMPACT-SUMMARY[^>\n]*>\s*(?:\[Summary v[^\]\n]*\]\s*)?")
 # Keys of a message that are shown elsewhere or that only a provider's API needs.
@@ -169,6 +169,13 @@ def _result(item: Mapping[str, Any]) -> Part:
     value = next((source[key] for key in ("output", "content", "response") if source.get(key) is not None), "")
     call_id = str(item.get("tool_use_id") or item.get("call_id") or source.get("id") or "")
     return Part(Content.RESULT, _text(value), str(source.get("name") or ""), call_id)
+
+
+def is_part(item: Mapping[str, Any]) -> bool:
+    """True for a text or an attachment inside a message. Items of the Responses API are messages of their own."""
+    kind = kind_of(item)
+    is_content = kind is not None and not kind.is_item and kind.content in (Content.TEXT, Content.MEDIA)
+    return is_content and "role" not in item
 
 
 def _type_of(item: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 from compact.estimators.media_tokens import media_tokens
 from compact.events import PartName, PromptPart
-from compact.messages import POINTER_TAG, SPAN_TAG, SUMMARY_TAG
+from compact.messages import INSTRUCTION_ROLES, POINTER_TAG, SPAN_TAG, SUMMARY_TAG
 from compact.messages.block_kinds import Content, kind_of
 from compact.messages.media import media_in, without_binary
 from compact.reading.call_arguments import named_path, parse_arguments
@@ -35,7 +35,6 @@ _CALL_KEYS: Final = ("function", "functionCall", "custom")
 _MCP_PREFIX: Final = "mcp__"
 _SUMMARY_MARKS: Final = (SUMMARY_TAG, SPAN_TAG, POINTER_TAG)
 _MAX_NAMES: Final = 40
-_INSTRUCTORS: Final = frozenset({"system", "developer"})
 
 
 class BlockPart(NamedTuple):
@@ -103,7 +102,7 @@ class PartReader:
             return BlockPart(*known, tokens)
         if text.startswith(_SUMMARY_MARKS):
             return BlockPart("summary", "", tokens)
-        if role in _INSTRUCTORS:
+        if role in INSTRUCTION_ROLES:
             return BlockPart("system", "", tokens)
         if role in ("assistant", "model"):
             return BlockPart("assistant", "", tokens)

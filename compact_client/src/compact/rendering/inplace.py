@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compact.messages import Message
+from compact.messages import INSTRUCTION_ROLES, Message
 from compact.messages.codecs.base import Codec
 from compact.planning.partition import Partition, ids_of, partition_units
 from compact.planning.partition_search import recent_partitions
@@ -18,8 +18,6 @@ from compact.planning.plan import (
 from compact.rendering.base import clear_output, pointer_text, span_text, with_recall_line
 from compact.rendering.user_turns import add_user_turns
 from compact.summary.structured_summary import StructuredSummary
-
-_INSTRUCTIONS = ("system", "developer")
 
 
 class InplaceRenderer:
@@ -71,7 +69,9 @@ def _message_below_summary(messages: Sequence[Message], plan: CompactionPlan) ->
         return None
     folded = [record.span for record in plan.externalizations if record.is_folded]
     pointers = (message for message in messages if any(span.contains(message.id or "") for span in folded))
-    others = (message for message in messages if message.id not in plan.lead_ids and message.role not in _INSTRUCTIONS)
+    others = (
+        message for message in messages if message.id not in plan.lead_ids and message.role not in INSTRUCTION_ROLES
+    )
     return next(pointers, None) or next(others, None)
 
 

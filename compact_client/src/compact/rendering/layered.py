@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compact.messages import Message
+from compact.messages import INSTRUCTION_ROLES, Message
 from compact.messages.codecs.base import Codec
 from compact.planning.partition import Partition, ids_of, partition_units
 from compact.planning.partition_search import recent_partitions
@@ -79,4 +79,4 @@ class _LeadOrder:
             return position
         is_new = message.id not in self._planned and index < self._newest_planned
         # The host changed its instructions after the compaction. The new ones also come first.
-        return -1 if is_new and message.role in ("system", "developer") else None
+        return -1 if is_new and message.role in INSTRUCTION_ROLES else None

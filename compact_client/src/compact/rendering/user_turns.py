@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from itertools import pairwise, takewhile
 from typing import Final
 
-from compact.messages import Message
+from compact.messages import INSTRUCTION_ROLES, Message
 from compact.messages.block_kinds import leads_with_reasoning
 from compact.messages.codecs.base import Codec
-from compact.messages.turns import INSTRUCTIONS, TURN_TEXT, separator
+from compact.messages.turns import TURN_TEXT, separator
 
 OPENING_TEXT: Final = "(The conversation so far was compacted; its summary follows.)"
 APPLIED_TEXT: Final = "(This instruction applies from here on.)"
@@ -98,7 +98,7 @@ class _Turns:
 
 
 def _is_instruction(message: Message) -> bool:
-    return message.role in INSTRUCTIONS
+    return message.role in INSTRUCTION_ROLES
 
 
 def _breaks_turn(last: Message, message: Message) -> bool:

@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from compact.exceptions import SummarizerOverflow
-from compact.messages import RedactedMessage
+from compact.messages import INSTRUCTION_ROLES, RedactedMessage
 from compact.summarizers.reply import SUMMARY_JSON_SCHEMA
 
 WINDOW_SHARE: Final = 0.8
@@ -30,7 +30,6 @@ REPAIR_NOTE: Final = (
 )
 _FACTS_SHARE: Final = 0.25  # of the room for messages
 _TEMPLATE_ALIASES: Final = {"extractive_brief": "brief"}
-_PREFIX_ROLES: Final = ("system", "developer")
 _MIN_MESSAGE_CHARS: Final = 400
 _FRAME_TOKENS: Final = 32  # record delimiters and message overhead
 
@@ -130,7 +129,7 @@ def _newest_lines(
     lines: list[str], messages: Sequence[RedactedMessage], room: int, count_tokens: Callable[[str], int]
 ) -> list[str]:
     """Return all system lines and the newest other lines that fit, in order."""
-    prefix = [index for index, message in enumerate(messages) if message.role in _PREFIX_ROLES]
+    prefix = [index for index, message in enumerate(messages) if message.role in INSTRUCTION_ROLES]
     kept = set(prefix)
     for index in prefix:
         prefix_room = room // 2 // len(prefix)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from compact.ledgers.foreign_compaction import Compaction, LogFate, LogMessage
-from compact.messages import content_hash
+from compact.messages import INSTRUCTION_ROLES, content_hash
 from compact.messages.json_values import as_text, text_blocks
 
 _SEALED = {"compaction", "compaction_summary"}
@@ -84,7 +84,7 @@ def keep_user_messages(compaction: Compaction) -> None:
             chars += len(text_blocks(item.get("content")))
             if chars <= _KEPT_USER_CHARS:
                 fates[message.id] = ("kept", "Codex keeps the latest user messages")
-        elif item.get("type") == "message" and item.get("role") in ("system", "developer"):
+        elif item.get("type") == "message" and item.get("role") in INSTRUCTION_ROLES:
             fates[message.id] = ("kept", "instructions")
     kept = [message for message in compaction.before if message.id in fates]
     name = f"{compaction.id}-summary"

@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compact.messages import POINTER_TAG, SPAN_TAG, SUMMARY_TAG, Message, json_hash, text_of
-from compact.messages.block_kinds import kind_of
+from compact.messages import INSTRUCTION_ROLES, POINTER_TAG, SPAN_TAG, SUMMARY_TAG, Message, json_hash, text_of
+from compact.messages.block_kinds import TEXT_KINDS, kind_of
 
 # A shorter end of a list is no evidence. Two users may begin with the same greeting and the same question.
 _MIN_TAIL = 3
 # Keys that a host may add, move or remove without changing what was said.
 _MUTABLE_KEYS = frozenset({"id", "hash", "meta", "status", "cache_control", "additional_kwargs"})
-_TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 _REPLACEMENT_TAGS = (SUMMARY_TAG, SPAN_TAG, POINTER_TAG)
 
 
@@ -39,7 +38,7 @@ def _role(item: Any) -> Any:
 def is_instruction(item: Any) -> bool:
     """True for a system or developer message, and for an item that instructs the model in another way."""
     kind = kind_of(item)
-    return _role(item) in ("system", "developer") or (kind is not None and kind.is_instruction)
+    return _role(item) in INSTRUCTION_ROLES or (kind is not None and kind.is_instruction)
 
 
 def is_replacement(item: Any) -> bool:
@@ -99,6 +98,6 @@ def _content(value: Any) -> Any:
         return {key: _content(part) for key, part in value.items() if key != "cache_control"}
     if not isinstance(value, list | tuple):
         return value
-    if len(value) == 1 and isinstance(value[0], Mapping) and value[0].get("type") in _TEXT_PARTS:
+    if len(value) == 1 and isinstance(value[0], Mapping) and value[0].get("type") in TEXT_KINDS:
         return value[0].get("text")
     return [_content(part) for part in value]

@@ -17,7 +17,7 @@ from compact.engine.session.continuation import find_overlap, is_instruction, is
 from compact.engine.session.request import read_items
 from compact.engine.session.session import Session
 from compact.exceptions import CorruptData, StoreFailed
-from compact.messages import Message, Role
+from compact.messages import INSTRUCTION_ROLES, Message, Role
 from compact.messages.codecs.base import Codec
 from compact.planning.plan import CompactionPlan, LedgerEntry
 from compact.redaction.placeholders import has_placeholder, template_values
@@ -28,7 +28,6 @@ from compact.rendering import get_renderer
 _MAX_STORED_BRANCHES = 8
 LOCAL_PLAN_FALLBACK = "the plan stays in this process only"
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "tool": "tool"}
-_INSTRUCTION_ROLES = ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +186,7 @@ def _instruction_ids(plan: CompactionPlan) -> dict[str, list[str]]:
     """Return the ids of the instructions with the same hash, in order."""
     ids: dict[str, list[str]] = {}
     for entry in (*plan.absorbed, *plan.ledger):
-        if entry.role in _INSTRUCTION_ROLES and entry.id not in ids.get(entry.hash, ()):
+        if entry.role in INSTRUCTION_ROLES and entry.id not in ids.get(entry.hash, ()):
             ids.setdefault(entry.hash, []).append(entry.id)
     return ids
 

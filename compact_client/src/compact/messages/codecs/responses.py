@@ -14,7 +14,7 @@ from typing import Any
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
 from compact.messages.api_rules import RESPONSES_RULES
-from compact.messages.block_kinds import BLOCK_KINDS, BlockKind, Content, is_item, linked_ids
+from compact.messages.block_kinds import BLOCK_KINDS, TEXT_KINDS, BlockKind, Content, is_item, linked_ids
 from compact.messages.codecs.base import (
     ChangeOutput,
     DictCodec,
@@ -28,7 +28,6 @@ from compact.messages.media import Media, media_in, without_binary
 from compact.messages.message import Kind
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "assistant": "assistant"}
-_TEXT_PARTS = ("input_text", "output_text", "text")
 _PROVIDER = "openai"
 # Encrypted reasoning is base64 with about as many bytes as its text: about six characters per token.
 _SEALED_CHARS_PER_TOKEN = 6
@@ -121,7 +120,7 @@ def _change_output(source: Mapping[str, Any], call_id: str, change: ChangeOutput
     if texts := _text_parts(output):
         joined = "\n".join(texts)
         text = change(call_id, joined)
-        others = [part for part in output or [] if part.get("type") not in _TEXT_PARTS]
+        others = [part for part in output or [] if part.get("type") not in TEXT_KINDS]
         return output if text == joined else [{"type": "input_text", "text": text}, *others]
     return output
 
@@ -139,7 +138,7 @@ def _text_parts(output: Any) -> list[str]:
     return [
         part["text"]
         for part in output
-        if isinstance(part, Mapping) and part.get("type") in _TEXT_PARTS and isinstance(part.get("text"), str)
+        if isinstance(part, Mapping) and part.get("type") in TEXT_KINDS and isinstance(part.get("text"), str)
     ]
 
 
