@@ -21,7 +21,7 @@ from compact.events import (
     TokenEstimateEvent,
     TriggerDecisionEvent,
 )
-from compact.events.reading import Report, freed_tokens, report_of, upgrade
+from compact.events.reading import Report, fallback_of, freed_tokens, report_of, upgrade
 
 from ingest.decoding.facts import FactCount, count_facts, weighted_share
 from ingest.decoding.token_usage import Usage, call_usage
@@ -117,7 +117,7 @@ def _compaction_stats(kind: str, data: dict[str, Any]) -> Stats:
         is_check=is_decision,
         is_compaction=is_compaction,
         is_shared_report=report is _SHARED_REPORT,
-        is_fallback=kind == _ERROR and bool(get("fallback")),
+        is_fallback=kind == _ERROR and bool(fallback_of(data)),
         facts_total=facts.total,
         facts_kept=facts.kept,
         retention=retention,

@@ -14,7 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compact.events import PROMPT_PARTS, CheckEvent, PolicyAppliedEvent, TokenEstimateEvent, TruncatedEvent
+from compact.events import (
+    PROMPT_PARTS,
+    RETRIED_AS_BRIEF,
+    CheckEvent,
+    PolicyAppliedEvent,
+    TokenEstimateEvent,
+    TruncatedEvent,
+)
 
 from ingest.archive import transcripts
 from ingest.models import Transcript
@@ -22,7 +29,6 @@ from viewer.compactions.ledger import Ledger
 from viewer.sessions.checks import Check
 
 _DEFAULT_MODEL = "gpt-4o"
-RETRIED_AS_BRIEF = "retry as brief"
 # The tokens that prime a reply are part of every prompt, but not of a message.
 _REPLY_TOKENS = 3
 _TOOLS = [{"type": "function", "function": {"name": "recorded_tools", "parameters": {}}}]

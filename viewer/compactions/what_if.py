@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from compact.events import SummaryCreatedEvent
+from compact.events import RETRIED_AS_BRIEF, SummaryCreatedEvent
 
 from ingest.decoding.facts import FactCount, count_facts
 from ingest.storage.figures.table import BY_NAME
 from viewer.compactions.ledger import Entry, Ledger, match_entries, parse_ledger
-from viewer.compactions.session_replay import RETRIED_AS_BRIEF, CannotPlan, Step, read_log, replay_steps
+from viewer.compactions.session_replay import CannotPlan, Step, read_log, replay_steps
 from viewer.kinds import DECISION, PRUNED, RETENTION, SUMMARY
 from viewer.numbers import format_count, to_count, to_fraction
 from viewer.sessions.checks import Check

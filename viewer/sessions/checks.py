@@ -23,7 +23,7 @@ from compact.events import (
     TokenEstimateEvent,
     TriggerDecisionEvent,
 )
-from compact.events.reading import CheckResult, Outcome, event_of, freed_tokens
+from compact.events.reading import CheckResult, Outcome, event_of, fallback_of, freed_tokens
 
 from ingest.decoding.facts import LOSSY_SHARE, FactCount, count_facts, count_facts_by_kind, weighted_share
 from ingest.decoding.span_stats import stats_of
@@ -332,12 +332,12 @@ class Check:
 
     @property
     def fallback(self) -> str:
-        return next((str(span.data["fallback"]) for span in reversed(self.errors) if span.data.get("fallback")), "")
+        return next(filter(None, (fallback_of(span.data) for span in reversed(self.errors))), "")
 
     @property
     def recovered_errors(self) -> list[str]:
         """The keys of errors after which the compaction used a fallback. They are not failures of the session."""
-        return [span.key for span in self.errors if span.data.get("fallback")]
+        return [span.key for span in self.errors if fallback_of(span.data)]
 
     @property
     def turn(self) -> int | None:

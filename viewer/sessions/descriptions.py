@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from compact.events import OverflowRecoveredEvent, SummaryCreatedEvent, TriggerDecisionEvent
+from compact.events import PRUNING_ONLY, OverflowRecoveredEvent, SummaryCreatedEvent, TriggerDecisionEvent
 from compact.events.phrases import describe_removal
 
 from viewer.kinds import GENERATION, PRUNED, describe_tokens, kind_of
 from viewer.numbers import format_count, format_facts, format_percent, format_usage
 from viewer.sessions.checks import Check
 from viewer.sessions.spans import SpanRow
-
-_PRUNING_ONLY = "pruning-only"
 
 
 def describe_span(span: SpanRow) -> str:
@@ -95,7 +93,7 @@ def describe_losses(check: Check) -> str:
     """The facts that a compaction kept, and the fallback that it needed."""
     sentences = [f"{format_facts(*check.facts)}."] if check.facts else []
     if check.errors and check.is_compaction:
-        action = "only pruned older turns" if check.fallback == _PRUNING_ONLY else "used a fallback"
+        action = "only pruned older turns" if check.fallback == PRUNING_ONLY else "used a fallback"
         sentences.append(f"The summary failed and the compaction {action}: {check.error_message}.")
     return " ".join(sentences)
 
@@ -171,7 +169,7 @@ def _describe_futile(checks: list[Check]) -> str:
 
 def _describe_fallbacks(completed: list[Check]) -> str:
     fallbacks = [check.fallback for check in completed if check.fallback]
-    pruned = fallbacks.count(_PRUNING_ONLY)
+    pruned = fallbacks.count(PRUNING_ONLY)
     counts = {"older turns were only pruned": pruned, "used a fallback": len(fallbacks) - pruned}
     return " ".join(f"{_failed_summaries(count)} and {result}." for result, count in counts.items() if count)
 

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import nh3
+from compact.events.reading import fallback_of
 from django import template
 from django.urls import reverse
 from django.utils.html import format_html, json_script
@@ -68,6 +69,12 @@ def model_title(model: str) -> str:
 def percent(value: Any) -> str:
     """0.854 → 85.4%."""
     return format_percent(value) if isinstance(value, int | float) else _MISSING
+
+
+@register.filter
+def fallback(data: Mapping[str, Any]) -> str:
+    """Return what was done instead of an operation that failed."""
+    return fallback_of(data)
 
 
 @register.filter

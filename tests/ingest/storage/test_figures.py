@@ -11,6 +11,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from compact.events import RAISED
 from django.core.management import call_command
 from django.db.models import BigIntegerField, F, Field
 from people import create_project
@@ -52,6 +53,7 @@ def random_span(chance: random.Random, trace: str, number: int) -> dict[str, Any
         ),
         ("compact.retention", {"facts_total": chance.randrange(30), "facts_kept": chance.randrange(12)}),
         ("compact.error", {"fallback": "builtin"}),
+        ("compact.error", {"fallback": RAISED}),
         ("compact.error", {}),
         ("compact.overflow_recovered", {"window_tokens": 8_000}),
     ]
@@ -107,7 +109,7 @@ def latest(spans: Spans, *names: str) -> Any:
 def count_session(spans: Spans) -> dict[str, Any]:
     """Count the columns of a session row in plain Python."""
     kinds = Counter(span["kind"] for span in spans)
-    fallbacks = [span for span in spans if span["kind"] == "compact.error" and span["data"]]
+    fallbacks = [span for span in spans if span["data"].get("fallback") == "builtin"]
     facts = [
         (total - kept, total, f"{span['trace_id']}:{span['parent_id'] or span['span_id']}")
         for span in spans
@@ -161,7 +163,7 @@ def count_hours(spans: Spans) -> dict[datetime, Counter[Any]]:
     for span in spans:
         kind, data = span["kind"], span["data"]
         counts = hours[time_of(span).replace(minute=0, second=0)]
-        is_fallback = kind == "compact.error" and bool(data)
+        is_fallback = data.get("fallback") == "builtin"
         if kind == "compact.pruned_messages":
             counts += Counter(compactions=1, tokens_freed=900 - data["tokens_after"], cache_lost_tokens=7)
         if kind == "compact.retention" and (total := data["facts_total"]):

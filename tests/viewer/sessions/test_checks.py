@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from agent_session import play
+from compact.events import RAISED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -133,6 +134,16 @@ def test_the_description_of_a_check_has_the_decision_and_its_numbers(session: li
         describe_check(checks[0])
         == "Not compacted: 9,000 of 128,000 tokens (7.0%), 99,800 below the trigger of 108,800."
     )
+
+
+def test_an_error_that_ended_the_call_used_no_fallback() -> None:
+    """It is an error of its session, and the one after which a summary was written in another way is not."""
+    decision = flat("trigger_decision", 0, triggered=True, t_est=900, max=1_000)
+    raised, replaced = flat("error", 1, fallback=RAISED), flat("error", 2, fallback="builtin")
+    (check,) = SessionChecks([decision, raised]).timeline()
+    assert (check.fallback, check.recovered_errors) == ("", [])
+    (check,) = SessionChecks([decision, raised, replaced]).timeline()
+    assert (check.fallback, check.recovered_errors) == ("builtin", [replaced.key])
 
 
 def test_the_description_of_a_failed_compaction_has_the_error() -> None:

@@ -76,7 +76,7 @@ class Preflight:
             injected = inject_results(engine, session, self._free_tokens(), check)
         except CompactError as error:
             failure = error
-            check.emit(events.ErrorEvent.from_exception(error, "none: raised to the caller"))
+            check.emit(events.ErrorEvent.from_exception(error, events.RAISED))
             raise
         finally:
             session.last_estimate = self._estimate()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, TypedDict
+from typing import ClassVar, Final, Literal, TypedDict
 
 from compact.events.base import FREE_TEXT, OPTIONAL, Event
 from compact.events.phrases import format_number, join_parts
 
 __all__ = [
+    "PRUNING_ONLY",
+    "RAISED",
+    "RETRIED_AS_BRIEF",
     "ErrorEvent",
     "MessageDetails",
     "NormalizationDetails",
@@ -19,6 +22,10 @@ __all__ = [
     "WarningEvent",
 ]
 
+PRUNING_ONLY: Final = "pruning-only"
+RETRIED_AS_BRIEF: Final = "retry as brief"
+RAISED: Final = "none: raised to the caller"
+"""The `fallback` of an error that nothing was done about."""
 Severity = Literal["low", "medium", "high"]
 WarningCode = Literal[
     "redaction_disabled",

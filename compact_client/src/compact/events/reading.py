@@ -27,6 +27,7 @@ from compact.events.check_result import (
     report_of,
 )
 from compact.events.compaction_events import REMAINING_FATES, ArchivalEvent, PrunedMessagesEvent
+from compact.events.problem_events import RAISED
 from compact.events.summary_events import RetentionEvent
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "Report",
     "deciding_kind",
     "event_of",
+    "fallback_of",
     "found_count",
     "freed_tokens",
     "kept_count",
@@ -127,6 +129,12 @@ def _upgrade_facts(data: Data) -> Data:
         return data
     total = sum(found_count(counts) for counts in kinds)
     return {**data, "facts_total": total, "facts_kept": min(total, sum(map(kept_count, kinds)))}
+
+
+def fallback_of(data: Data) -> str:
+    """Return what was done instead of an operation that failed, or an empty text if the error ended the call."""
+    fallback = data.get("fallback")
+    return str(fallback) if fallback and fallback != RAISED else ""
 
 
 def found_count(counts: Data) -> int:

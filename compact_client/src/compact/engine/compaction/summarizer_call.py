@@ -91,7 +91,7 @@ class SummarizerCall:
             except SummaryRefused as error:
                 if self.style == "brief":
                     return (yield from self._fall_back(request, max_tokens, error, attempt))
-                self._report(error, attempt, "retry as brief")
+                self._report(error, attempt, events.RETRIED_AS_BRIEF)
                 self.style = "brief"
             except SummarizerOverflow as error:
                 if self._fallback is not None:
@@ -108,7 +108,7 @@ class SummarizerCall:
     ) -> Steps[StructuredSummary | None]:
         """Let the fallback write the summary. Return None if there is none, or if it fails, too."""
         if self._fallback is None:
-            self._report(error, attempt, "pruning-only")
+            self._report(error, attempt, events.PRUNING_ONLY)
             return None
         self._report(error, attempt, "builtin")
         self._summarizer, self._fallback = self._fallback, None
@@ -117,7 +117,7 @@ class SummarizerCall:
         try:
             summary = yield from self._ask_typed(request, max_tokens)
         except Exception as second:
-            self._report(second, attempt + 1, "pruning-only")
+            self._report(second, attempt + 1, events.PRUNING_ONLY)
             return None
         return self._protect(summary)
 

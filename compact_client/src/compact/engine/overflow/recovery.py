@@ -34,7 +34,7 @@ def recover(
     try:
         return (yield from OverflowRecovery(engine, session, check, attempt).run(items, error))
     except CompactError as failure:
-        check.emit(events.ErrorEvent.from_exception(failure, "none: raised to the caller"))
+        check.emit(events.ErrorEvent.from_exception(failure, events.RAISED))
         check.close(is_error=True)
         raise
 
