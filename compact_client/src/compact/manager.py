@@ -282,12 +282,8 @@ class CompactManager:
         `CompactError` if it is not known which conversation is meant.
         """
         branches = self._branches(session_id)
-        items = None if messages is None else HostMessages(messages).items
         with branches.read_access():
-            session = self._find_branch(branches, items)
-            if session is None:
-                return []
-            steps = recall(self._engine, session, query, limit=limit, max_tokens=max_tokens, items=items)
+            steps = self._recall(branches, query, limit, max_tokens, messages)
             return run(self._engine.with_delivery(steps))
 
     async def arecall(
@@ -301,16 +297,24 @@ class CompactManager:
     ) -> list[Passage]:
         """Run `recall` without blocking the event loop."""
         branches = self._branches(session_id)
-        mark = _called_branch.get()
+        steps = self._recall(branches, query, limit, max_tokens, messages, mark=_called_branch.get())
+        return await self._arun(branches, steps)
 
-        def steps() -> Steps[list[Passage]]:
-            items = None if messages is None else HostMessages(messages).items
-            session = self._find_branch(branches, items, mark)
-            if session is None:
-                return []
-            return (yield from recall(self._engine, session, query, limit=limit, max_tokens=max_tokens, items=items))
-
-        return await self._arun(branches, steps())
+    def _recall(
+        self,
+        branches: Branches,
+        query: str,
+        limit: int,
+        max_tokens: int,
+        messages: Sequence[Any] | None,
+        *,
+        mark: _CalledBranch | None = None,
+    ) -> Steps[list[Passage]]:
+        items = None if messages is None else HostMessages(messages).items
+        session = self._find_branch(branches, items, mark)
+        if session is None:
+            return []
+        return (yield from recall(self._engine, session, query, limit=limit, max_tokens=max_tokens, items=items))
 
     def enable_recall(self, tool_name: str = "recall") -> None:
         """End each new summary with a line that tells the model to call this tool, which must call `recall`.

@@ -42,6 +42,22 @@ class _SpanRequest:
     max_tokens: int
     visible: Sequence[Message]
     count_tokens: CountTokens
+    view: RedactionView | None
+    """The values of the placeholders, if the caller passed messages of its own."""
+
+    @classmethod
+    def of(
+        cls,
+        messages: Sequence[Message],
+        style: str,
+        keep_keys: Sequence[str],
+        max_tokens: int,
+        visible: Sequence[Message],
+        count_tokens: CountTokens | None,
+    ) -> _SpanRequest:
+        """Return a request with redacted messages."""
+        redacted, view = redact_conversation(messages)
+        return cls(redacted, style, keep_keys, max_tokens, visible, count_tokens or estimate_tokens, view)
 
     @property
     def reply_tokens(self) -> int:
@@ -111,14 +127,9 @@ class ModelSummarizer:
         count_tokens: Callable[[str], int] | None = None,
     ) -> StructuredSummary:
         """Return the model's validated summary, extended with verbatim lines."""
-        redacted, view = redact_conversation(messages)
-        request = _SpanRequest(redacted, style, keep_keys, max_tokens, visible, count_tokens or estimate_tokens)
-        key = self._cache_key(request)
-        reply = self._cache.get(key)
-        if reply is None:
-            reply = _run_in_thread(self._ask(request))
-            self._cache.put(key, reply)
-        return _restore(self._add_verbatim_lines(reply, request), view)
+        request = _SpanRequest.of(messages, style, keep_keys, max_tokens, visible, count_tokens)
+        reply = self._cached(request) or self._keep(request, _run_in_thread(self._ask(request)))
+        return self._finish(reply, request)
 
     async def asummarize_span(
         self,
@@ -131,18 +142,24 @@ class ModelSummarizer:
         count_tokens: Callable[[str], int] | None = None,
     ) -> StructuredSummary:
         """Async version of `summarize_span`."""
-        redacted, view = redact_conversation(messages)
-        request = _SpanRequest(redacted, style, keep_keys, max_tokens, visible, count_tokens or estimate_tokens)
-        key = self._cache_key(request)
-        reply = self._cache.get(key)
-        if reply is None:
-            reply = await self._ask(request)
-            self._cache.put(key, reply)
-        return _restore(self._add_verbatim_lines(reply, request), view)
+        request = _SpanRequest.of(messages, style, keep_keys, max_tokens, visible, count_tokens)
+        reply = self._cached(request) or self._keep(request, await self._ask(request))
+        return self._finish(reply, request)
 
     def summarize(self, messages: Sequence[Message], style: str, keep_keys: Sequence[str]) -> Message:
         """Return the summary as one assistant message (the `Summarizer` protocol)."""
         return Message("assistant", self.summarize_span(messages, style=style, keep_keys=keep_keys).render(version=1))
+
+    def _cached(self, request: _SpanRequest) -> StructuredSummary | None:
+        return self._cache.get(self._cache_key(request))
+
+    def _keep(self, request: _SpanRequest, reply: StructuredSummary) -> StructuredSummary:
+        self._cache.put(self._cache_key(request), reply)
+        return reply
+
+    def _finish(self, reply: StructuredSummary, request: _SpanRequest) -> StructuredSummary:
+        """Add verbatim lines to a reply, and put the values back for which it has placeholders."""
+        return _restore(self._add_verbatim_lines(reply, request), request.view)
 
     def _cache_key(self, request: _SpanRequest) -> SummaryCacheKey:
         settings = policy_version(
