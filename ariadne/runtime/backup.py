@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -33,6 +34,7 @@ from ariadne.runtime.postgres import ClientPrograms, Postgres, PostgresError, cl
 
 DUMP = "database.dump"
 FILES = "files"
+ANCHORS = "anchors.jsonl"
 _PREFIX = "ariadne-"
 _PROGRESS_INTERVAL_S = 0.5
 # Files that Postgres or `setup` create again. Everything else (secret key, credentials, signing keys) is copied.
@@ -54,12 +56,14 @@ def save(folder: Path, *, data_dir: Path, keep: int | None = None) -> Path:
         raise BackupError(f"{finished} already exists")
     partial.mkdir(parents=True, mode=0o700)
     try:
-        with database(data_dir) as url:
-            _dump(url, partial / DUMP)
+        with database(data_dir) as url, _snapshot(url) as (snapshot, newest_anchor):
+            _dump(url, partial / DUMP, snapshot)
         (partial / FILES).mkdir()
         for path in data_dir.iterdir() if data_dir.exists() else ():
             if path.name not in _EXCLUDED:
                 _copy(path, partial / FILES / path.name)
+        if newest_anchor is not None:
+            _remove_later_anchors(partial / FILES / ANCHORS, newest_anchor)
         for path in partial.rglob("*"):
             path.chmod(0o700 if path.is_dir() else 0o600)
         partial.rename(finished)
@@ -109,12 +113,43 @@ def _is_reachable(server: Postgres) -> bool:
     return True
 
 
-def _dump(url: str, dump: Path) -> None:
+@contextlib.contextmanager
+def _snapshot(url: str) -> Iterator[tuple[str, int | None]]:
+    """Yield the name of a snapshot of the database, and the number of its newest anchor, None without the table."""
+    with psycopg.connect(url) as connection:
+        connection.isolation_level, connection.read_only = psycopg.IsolationLevel.REPEATABLE_READ, True
+        (snapshot,) = connection.execute("SELECT pg_export_snapshot()").fetchone() or ("",)
+        (table,) = connection.execute("SELECT to_regclass('ingest_anchormark')").fetchone() or (None,)
+        newest = None
+        if table is not None:
+            (newest,) = connection.execute("SELECT coalesce(max(number), 0) FROM ingest_anchormark").fetchone() or (0,)
+        yield snapshot, newest
+
+
+def _remove_later_anchors(file: Path, newest: int) -> None:
+    """Remove the anchors that were written during the dump. They cover entries that it does not have."""
+    if not file.exists():
+        return
+    with file.open("rb") as source:
+        lines = [line for line in source if _anchor_number(line) <= newest]
+    file.write_bytes(b"".join(lines))
+
+
+def _anchor_number(line: bytes) -> int:
+    """Return the number of an anchor, or 0 for a line that cannot be read, which stays as it is."""
+    try:
+        return int(json.loads(line)["number"])
+    except (ValueError, TypeError, LookupError):
+        return 0
+
+
+def _dump(url: str, dump: Path, snapshot: str) -> None:
     """Write the database into a file with the `pg_dump` of the server's version, or the next newer one."""
     with psycopg.connect(url) as connection:
         server = _server_major(connection)
     programs = programs_for(server, f"to back up Postgres {server}")
-    command = [str(programs.folder / "pg_dump"), "--format=custom", "--no-owner", "--file", str(dump)]
+    command = [str(programs.folder / "pg_dump"), "--format=custom", "--no-owner", f"--snapshot={snapshot}"]
+    command += ["--file", str(dump)]
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(  # noqa: S603 - a Postgres program with fixed arguments
             command, env=_environment(url), stdout=subprocess.DEVNULL, stderr=errors
