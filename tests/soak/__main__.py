@@ -3,8 +3,8 @@
     make soak                    ten minutes
     make soak SOAK_MINUTES=2     two minutes
 
-The first half has faults: a killed web process, a rolling restart, a stopped Redis, a crashed Postgres. The second half
-has none, so that memory and file descriptors of the same processes can be compared.
+The first half has faults (`tests/soak/faults.py`), with four web processes. The second half has none, so that memory
+and file descriptors of the same processes can be compared.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ariadne.runtime.postgres import Postgres  # noqa: E402
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "10"))
 RUNS = int(os.environ.get("SOAK_RUNS", "1000"))
-AGENTS, PAGES, SLOW_PAGES = 6, 3, 2
+AGENTS, PAGES, SLOW_PAGES, PROCESSES = 6, 3, 2, 4
 FAULT_EVERY_S = 12.0
 # Growth beyond this is a leak and not a cache that still fills up.
 MAX_GROWTH_MB, MAX_GROWTH_DESCRIPTORS = 60.0, 20
@@ -90,7 +90,7 @@ def log(text: str) -> None:
 
 @contextlib.contextmanager
 def system() -> Iterator[tuple[Server, Redis, Postgres, Path]]:
-    """Start a durable Postgres, a Redis and two web processes, which can be killed separately."""
+    """Start a durable Postgres, a Redis and four web processes, which can be killed separately."""
     with tempfile.TemporaryDirectory(prefix="ariadne-soak-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         redis, database = Redis(), Postgres(folder / "database")
@@ -99,7 +99,7 @@ def system() -> Iterator[tuple[Server, Redis, Postgres, Path]]:
         database.start()
         stack.callback(database.stop)
         database.create_database("ariadne")
-        environment = {"PROCESSES": "2", "REDIS_URL": redis.url, "DATABASE_URL": database.dsn()}
+        environment = {"PROCESSES": str(PROCESSES), "REDIS_URL": redis.url, "DATABASE_URL": database.dsn()}
         server = stack.enter_context(run_server(folder / "server", **environment))
         yield server, redis, database, folder
 
