@@ -12,9 +12,14 @@ from compact.gateway import frames
 from compact.gateway.compactor.compactor import Compactor
 from compact.gateway.frames import Frame, FrameDecoder, Kind
 
-PATHS = {"anthropic": "/v1/messages", "responses": "/v1/responses", "chat": "/v1/chat/completions"}
-MODELS = {"anthropic": "claude-opus-4-6", "responses": "gpt-5", "chat": "gpt-5"}
-KEYS = {"anthropic": "messages", "responses": "input", "chat": "messages"}
+PATHS = {
+    "anthropic": "/v1/messages",
+    "responses": "/v1/responses",
+    "chat": "/v1/chat/completions",
+    "gemini": "/v1beta/models/gemini-2.5-flash:generateContent",
+}
+MODELS = {"anthropic": "claude-opus-4-6", "responses": "gpt-5", "chat": "gpt-5", "gemini": ""}
+KEYS = {"anthropic": "messages", "responses": "input", "chat": "messages", "gemini": "contents"}
 
 
 class OneManager:

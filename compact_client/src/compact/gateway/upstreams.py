@@ -27,7 +27,7 @@ _PROTOCOLS: tuple[tuple[re.Pattern[str], ProtocolName], ...] = (
     (re.compile(r":(stream)?[gG]enerateContent$|:countTokens$"), "gemini"),
 )
 
-_MODEL_CALL = re.compile(r"/messages$|/responses$|/chat/completions$")
+_MODEL_CALL = re.compile(r"/messages$|/responses$|/chat/completions$|:(stream)?[gG]enerateContent$")
 
 
 class UpstreamError(ValueError):

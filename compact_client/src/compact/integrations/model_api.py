@@ -59,6 +59,17 @@ def _responses_options(fields: Fields) -> CallOptions:
     }
 
 
+def _gemini_options(fields: Fields) -> CallOptions:
+    system = fields.get("systemInstruction") or fields.get("system_instruction")
+    config = fields.get("generationConfig") or fields.get("generation_config") or {}
+    return {
+        "tools": _list(fields.get("tools")),
+        "instructions": text_of(system.get("parts")) if isinstance(system, dict) else None,
+        "output_schema": config.get("responseSchema") or config.get("responseJsonSchema") or None,
+        "format": "gemini",
+    }
+
+
 def _list(values: Any) -> list[Any] | None:
     return list(values) if values else None
 
@@ -70,4 +81,10 @@ RESPONSES: Final = ModelApi(
     ("/responses",),
     _responses_options,
     lambda fields: bool(fields.get("previous_response_id") or fields.get("conversation")),
+)
+GEMINI: Final = ModelApi(
+    "contents",
+    (":generateContent", ":streamGenerateContent"),
+    _gemini_options,
+    lambda fields: bool(fields.get("cachedContent") or fields.get("cached_content")),
 )

@@ -33,7 +33,9 @@ def start(provider: StrictProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
         def start_gateway(*, window: int = WINDOW, **settings: Any) -> Gateway:
             monkeypatch.setenv("COMPACT_MAX_CONTEXT_TOKENS", str(window))
-            settings.setdefault("addresses", {"anthropic": provider.url, "openai": provider.openai_url})
+            settings.setdefault(
+                "addresses", {"anthropic": provider.url, "openai": provider.openai_url, "gemini": provider.url}
+            )
             settings.setdefault("compactor", COMPACTOR)
             settings.setdefault("compact_scope", "all")
             settings.setdefault("deadline_s", 60.0)

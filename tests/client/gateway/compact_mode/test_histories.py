@@ -18,6 +18,7 @@ NAMED = {
     "anthropic": {"headers": {"x-claude-code-session-id": SESSION}, "fields": {"max_tokens": 100}},
     "responses": {"headers": {}, "fields": {"prompt_cache_key": SESSION}},
     "chat": {"headers": {}, "fields": {"prompt_cache_key": SESSION}},
+    "gemini": {"headers": {}, "fields": {"prompt_cache_key": SESSION}},
 }
 
 
@@ -47,7 +48,7 @@ class GatewayPlayer(Player):
 
 
 @pytest.mark.req("A-GW-4")
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(32))
 def test_every_prompt_of_a_session_is_right(seed: int) -> None:
     """Each prompt is accepted, ends with the newest message, keeps what must stay, and fits or reports its size."""
     GatewayPlayer(draw_session(seed), HISTORIES[seed % len(HISTORIES)]).play()

@@ -26,14 +26,19 @@ from compact.gateway.recorder.exchanges import Exchange, Exchanges
 from compact.gateway.recorder.prompt import is_summary_request
 from compact.gateway.recorder.protocols import RequestBody
 from compact.gateway.recorder.sessions import SessionFinder
-from compact.integrations.model_api import ANTHROPIC, CHAT, RESPONSES, ModelApi
+from compact.integrations.model_api import ANTHROPIC, CHAT, GEMINI, RESPONSES, ModelApi
 from compact.integrations.model_call import ModelCall
 from compact.integrations.stream_events import StreamedOverflow, StreamHead
 from compact.manager import CompactManager
 from compact.messages.codecs import get_codec
 from compact.messages.codecs.quarantine import decode_item
 
-APIS: Final[Mapping[str, ModelApi]] = {"anthropic": ANTHROPIC, "responses": RESPONSES, "chat": CHAT}
+APIS: Final[Mapping[str, ModelApi]] = {
+    "anthropic": ANTHROPIC,
+    "responses": RESPONSES,
+    "chat": CHAT,
+    "gemini": GEMINI,
+}
 """The APIs by protocol."""
 _MAX_ERROR_CHARS = 20_000
 _MAX_WORKS = 2_000
