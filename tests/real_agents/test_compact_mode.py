@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from providers.conversation import Call, Prompt, Turn
 from providers.rejection import Rejection
 from providers.reply import Reply
 from providers.server import StrictProvider
+from providers.socket_server import SocketServer
 
 from real_agents.conftest import RealAgent
 
@@ -80,8 +82,9 @@ class CodexProvider(StrictProvider):
 
 
 @pytest.mark.req("A-GW-4")
-def test_codex(install):
-    """Over HTTP."""
+@pytest.mark.parametrize("transport", ["http", "websocket"])
+def test_codex(transport, install):
+    """Over HTTP, and over its websocket, on which it sends only what is new."""
     agent: RealAgent = install("codex", "home")
     tools = {
         "exec_command": lambda path: {"cmd": f"cat {path}"},
@@ -89,13 +92,19 @@ def test_codex(install):
         "shell": lambda path: {"command": ["cat", path]},
     }
     model = reader(tools, agent.home / "work")
-    with CodexProvider(model=model) as provider, reserve_port() as port:
+    with CodexProvider(model=model) as provider, reserve_port() as port, ExitStack() as stack:
         write_files(agent, window := 30_000)
         provider.window_tokens = window
-        options = ["--compact", "--http", "--upstream", f"openai={provider.url}"]
+        socket = stack.enter_context(SocketServer(provider))
+        url, own = (provider.url, ["--http"]) if transport == "http" else (socket.url, [])
+        options = ["--compact", *own, "--upstream", f"openai={url}"]
         done = agent.run_behind_gateway(
             port, options, "exec", "--skip-git-repo-check", "-m", "gpt-5", "Read all files."
         )
         assert "All done." in done.stdout + done.stderr, done.stderr[-2000:] + str(provider.rejections[:3])
         assert provider.rejections == []
         assert "Compacted" in done.stderr
+        assert bool(socket.extensions) == (transport == "websocket")
+        continued = ["previous_response_id" in request.body for request in provider.requests]
+        assert any(continued) == (transport == "websocket")
+        assert not continued[-1]

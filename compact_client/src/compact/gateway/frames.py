@@ -52,6 +52,8 @@ class Kind(IntEnum):
     CLIENT_FRAME = 8
     SERVER_FRAME = 9
     GAP = 10
+    NOTE = 11
+    """To the recorder, before a message of a websocket in compact mode. The fields `session` and `rewrite` of OPEN."""
     SESSION = 32
     """From the recorder: the session that a client works in. See `Session`."""
     FIGURES = 33
@@ -132,9 +134,10 @@ class Session(TypedDict):
 class Verdict(TypedDict):
     """The payload of VERDICT."""
 
-    action: Literal["original", "replace", "release"]
+    action: Literal["original", "replace", "release", "wait"]
     """`original`: send the body of the agent. `replace`: send the BODY before this frame, for a request that waits, or
-    again after an answer that is held. `release`: give the answer to the agent."""
+    again after an answer that is held. `release`: give the answer to the agent. `wait`: the answer is an overflow, and
+    another verdict follows."""
     session: str
     """The id of the session."""
     compactions: int

@@ -25,6 +25,7 @@ from compact.gateway.recorder.conversation import TURNS
 from compact.gateway.recorder.exchanges import Exchange, Exchanges
 from compact.gateway.recorder.prompt import is_summary_request
 from compact.gateway.recorder.protocols import RequestBody
+from compact.gateway.recorder.response_chains import PREVIOUS, ResponseChains
 from compact.gateway.recorder.sessions import SessionFinder
 from compact.integrations.model_api import ANTHROPIC, CHAT, GEMINI, RESPONSES, ModelApi
 from compact.integrations.model_call import ModelCall
@@ -86,6 +87,7 @@ class Compactor:
         self._submit = submit
         self._exchanges = Exchanges()
         self._sessions: SessionFinder[CompactedSession] = SessionFinder(CompactedSession)
+        self._chains = ResponseChains()
         self._works: dict[int, _Work] = {}
 
     def feed(self, frame: Frame) -> None:
@@ -132,9 +134,15 @@ class Compactor:
             self._answer(number, "original")
             return
         exchange.body = bytearray()
+        is_chained = bool(body.get(PREVIOUS))
+        if not self._chains.complete(exchange, body):
+            self._answer(number, "original")
+            return
+        exchange.input = body
         session, request = self._sessions.find(exchange, body)
         elements = session.read(request.agent_id, body.elements(api.items_key))
-        if not self._may_compact(exchange, session, request, api, body, elements):
+        is_partial = not is_chained and api.is_kept_by_server(body)
+        if is_partial or not self._may_compact(exchange, session, request, elements):
             self._answer(number, "original", session.id)
             return
         manager = self._managers.get(exchange.protocol.model(body, exchange.head["path"]))
@@ -151,16 +159,16 @@ class Compactor:
         exchange: Exchange,
         session: CompactedSession,
         request: WireRequest,
-        api: ModelApi,
-        body: RequestBody,
         elements: Sequence[Element],
     ) -> bool:
         """Return True for a turn of a conversation of an agent that is to be compacted."""
         if not exchange.head.get("is_compacted") and not self._is_named(session):
             return False
-        if request.request_class not in TURNS or api.is_kept_by_server(body):
-            return False
-        if not elements or not all(isinstance(element.item, dict) for element in elements):
+        if (
+            request.request_class not in TURNS
+            or not elements
+            or not all(isinstance(element.item, dict) for element in elements)
+        ):
             return False
         last = exchange.protocol.items(elements[-1].item)[-1:]
         wire = session.agent.wire if session.agent else None
@@ -212,6 +220,8 @@ class Compactor:
         fields = (
             fast_json.dump(name) + b":" + (b"[" + messages + b"]" if name == api.items_key else work.body.raw(name))
             for name in work.body.names
+            # The new messages are all of them, and not only those after a response.
+            if name != PREVIOUS
         )
         return b"{" + b",".join(fields) + b"}"
 
@@ -235,6 +245,8 @@ class Compactor:
             self._recover(work)
 
     def _finish(self, number: int, exchange: Exchange) -> None:
+        if exchange.input is not None:
+            self._chains.add(exchange, exchange.input)
         work = self._works.get(number)
         if work is None:
             return
@@ -261,6 +273,7 @@ class Compactor:
     def _recover(self, work: _Work) -> None:
         if not work.is_answered:
             work.is_answered = True
+            self._answer(work.id, "wait", work.session.id)
             self._submit(partial(self._shorten, work, APIS[work.exchange.protocol.name]))
 
     def _shorten(self, work: _Work, api: ModelApi) -> None:
@@ -283,6 +296,7 @@ class Compactor:
         if work is None or exchange is None:
             return
         work.id, work.exchange = number, exchange
+        exchange.input = work.body
         work.head, work.error, work.is_answered = StreamHead(), "", False
         exchange.watch = partial(self._watch, work)
         self._works[number] = work

@@ -53,7 +53,7 @@ class CompactedSession:
         for raw in raws:
             data = bytes(raw)
             digest = hashlib.sha256(data).digest()
-            element = read.get(digest) or known.get(digest) or Element(data, fast_json.parse(data))
+            element = read.get(digest) or known.get(digest) or _element(data)
             read[digest] = element
             elements.append(element)
         self._elements[agent_id] = read
@@ -64,6 +64,15 @@ class CompactedSession:
         protocol = exchange.protocol
         sent = (name for element in elements for name in element.prints(protocol))
         self.tails[agent_id] = tail_of(protocol, sent, _answer_prints(exchange))
+
+
+def _element(data: bytes) -> Element:
+    item = fast_json.parse(data)
+    if isinstance(item, str):
+        # The Responses API takes a text in place of a list with one message. In a list, it must be a message.
+        item = {"role": "user", "content": item}
+        data = fast_json.dump(item)
+    return Element(data, item)
 
 
 def _answer_prints(exchange: Exchange) -> Iterator[tuple[bytes, int]]:

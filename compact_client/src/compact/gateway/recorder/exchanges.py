@@ -70,11 +70,15 @@ class Socket:
         self._reader = handshake.protocol.reader()
         self._is_open = False
         self._number = 0
+        self._note: dict[str, str] = {}
+        """The fields that only the next request has."""
 
     def feed(self, frame: Frame) -> Iterator[Exchange]:
         """Yield an exchange when its answer has a name, and when it is over."""
         try:
-            if frame.kind is Kind.CLIENT_FRAME:
+            if frame.kind is Kind.NOTE:
+                self._note = frame.json()
+            elif frame.kind is Kind.CLIENT_FRAME:
                 for message in self._client.feed(frame.payload):
                     yield from self._read_request(message, frame.time)
             elif frame.kind is Kind.SERVER_FRAME:
@@ -93,7 +97,9 @@ class Socket:
         yield from self._close(at)
         self._number += 1
         head = self._handshake
-        self.current = Exchange(f"{head.id}.{self._number}", head.head, head.headers, head.protocol, at)
+        fields: Open = {**head.head, **self._note}  # type: ignore[typeddict-item]
+        self._note = {}
+        self.current = Exchange(f"{head.id}.{self._number}", fields, head.headers, head.protocol, at)
         self.current.body, self.current.status = bytearray(message), _OK
         self._reader = head.protocol.reader()
         self.current.answer = self._reader.answer

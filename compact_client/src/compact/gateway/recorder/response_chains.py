@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -18,7 +18,8 @@ from compact.gateway.recorder.protocols import RequestBody
 
 _MAX_RESPONSES = 256
 _MAX_BYTES = 32 * 1024 * 1024
-_INPUT, _PREVIOUS = "input", "previous_response_id"
+PREVIOUS: Final = "previous_response_id"
+_INPUT = "input"
 
 
 _Key = tuple[str, str]
@@ -40,7 +41,7 @@ class ResponseChains:
 
     def complete(self, exchange: Exchange, body: RequestBody) -> bool:
         """Add the earlier items to a request that refers to them. Return False if they are not known."""
-        previous = body.get(_PREVIOUS)
+        previous = body.get(PREVIOUS)
         if not isinstance(previous, str) or not previous:
             return True
         known = self._items.get((exchange.head["credential"], previous))
@@ -56,7 +57,7 @@ class ResponseChains:
         answer = [msgspec.Raw(fast_json.dump(item)) for item in exchange.answer.items]
         items = [*body.elements(_INPUT), *answer]
         size = sum(map(len, items))
-        credential, previous = exchange.head["credential"], body.get(_PREVIOUS)
+        credential, previous = exchange.head["credential"], body.get(PREVIOUS)
         parent = (credential, previous) if isinstance(previous, str) else None
         # One step back is enough for a retry. The items of a chain share their bytes.
         known = self._items.get(parent) if parent is not None else None

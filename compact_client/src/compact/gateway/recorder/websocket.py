@@ -6,9 +6,17 @@ import zlib
 from collections.abc import Iterator, Mapping
 
 from compact.gateway.recorder.content_coding import BodyTooLarge, UnreadableBody
+from compact.gateway.websocket_frames import (
+    BINARY,
+    CONTINUATION,
+    DEFLATED,
+    FIN,
+    TEXT,
+    FrameSplitter,
+    FrameTooLarge,
+    WebsocketFrame,
+)
 
-_TEXT, _BINARY, _CONTINUATION = 1, 2, 0
-_FIN, _DEFLATED, _MASKED = 0x80, 0x40, 0x80
 _TAIL = b"\x00\x00\xff\xff"
 
 
@@ -21,7 +29,7 @@ class WebsocketReader:
         self._is_deflate = "permessage-deflate" in options
         self._keeps_context = f"{side}_no_context_takeover" not in options
         self._inflate = zlib.decompressobj(wbits=-15)
-        self._buffer = bytearray()
+        self._frames = FrameSplitter(max_bytes=max_bytes)
         self._message = bytearray()
         self._is_deflated = False
         self._opcode = 0
@@ -29,22 +37,25 @@ class WebsocketReader:
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield each message that is complete. Raise `UnreadableBody` if the bytes are no websocket frames."""
-        self._buffer += data
-        while (frame := self._next_frame()) is not None:
-            first, payload = frame
-            opcode = first & 0x0F
-            if opcode > _BINARY:
-                continue  # ping, pong, close
-            if opcode != _CONTINUATION:
-                self._opcode, self._is_deflated = opcode, bool(first & _DEFLATED)
-                self._message.clear()
-            self._message += payload
-            if len(self._message) > self._max:
-                raise BodyTooLarge("The message is too large.")
-            if first & _FIN:
-                message = self._complete()
-                if self._opcode == _TEXT:
-                    yield message
+        try:
+            for frame in self._frames.feed(data):
+                yield from self._read(frame)
+        except FrameTooLarge as error:
+            raise BodyTooLarge(str(error)) from error
+
+    def _read(self, frame: WebsocketFrame) -> Iterator[bytes]:
+        if frame.kind > BINARY:
+            return  # ping, pong, close
+        if frame.kind != CONTINUATION:
+            self._opcode, self._is_deflated = frame.kind, bool(frame.first & DEFLATED)
+            self._message.clear()
+        self._message += frame.payload
+        if len(self._message) > self._max:
+            raise BodyTooLarge("The message is too large.")
+        if frame.first & FIN:
+            message = self._complete()
+            if self._opcode == TEXT:
+                yield message
 
     def _complete(self) -> bytes:
         message = bytes(self._message)
@@ -62,37 +73,6 @@ class WebsocketReader:
         if not self._keeps_context:
             self._inflate = zlib.decompressobj(wbits=-15)
         return content
-
-    def _next_frame(self) -> tuple[int, bytes] | None:
-        """Return the first byte and the payload of the next frame, or None until it is complete."""
-        buffer = self._buffer
-        if len(buffer) < 2:
-            return None
-        length, start = buffer[1] & 0x7F, 2
-        if length >= 126:
-            size = 2 if length == 126 else 8
-            if len(buffer) < 2 + size:
-                return None
-            length, start = int.from_bytes(buffer[2 : 2 + size], "big"), 2 + size
-        if length > self._max:
-            raise BodyTooLarge("The message is too large.")
-        is_masked = bool(buffer[1] & _MASKED)
-        end = start + 4 * is_masked + length
-        if len(buffer) < end:
-            return None
-        first = buffer[0]
-        payload = bytes(buffer[end - length : end])
-        if is_masked:
-            payload = _unmask(payload, bytes(buffer[start : start + 4]))
-        del buffer[:end]
-        return first, payload
-
-
-def _unmask(payload: bytes, mask: bytes) -> bytes:
-    """Return a payload without its mask. One large integer is much faster than a loop over bytes."""
-    size = len(payload)
-    key = (mask * (size // 4 + 1))[:size]
-    return (int.from_bytes(payload, "big") ^ int.from_bytes(key, "big")).to_bytes(size, "big")
 
 
 def _options(extensions: str) -> Mapping[str, str]:

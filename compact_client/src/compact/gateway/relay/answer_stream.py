@@ -6,6 +6,7 @@ The bytes are forwarded before they are read here, so an answer that cannot be r
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -51,6 +52,8 @@ class AnswerStream:
         self.exchanges: deque[Exchange] = deque()
         self.is_tunnel = False
         """True after an answer 101. The bytes of both directions belong to another protocol."""
+        self.tunnel_start = b""
+        """The bytes of that protocol which came with the head."""
 
     @property
     def is_idle(self) -> bool:
@@ -66,7 +69,8 @@ class AnswerStream:
         try:
             while start < len(data) and not self._is_unreadable:
                 if self.is_tunnel:
-                    self.copy_tunnel(Kind.SERVER_FRAME, data[start:])
+                    self.tunnel_start = data[start:]
+                    self.copy_tunnel(Kind.SERVER_FRAME, self.tunnel_start)
                     return
                 start = self._read_head(data, start) if self._body is None else self._read_body(self._body, data, start)
         except HeadError as error:
@@ -86,9 +90,11 @@ class AnswerStream:
                 copy.add_json(Kind.ABORTED, exchange.id, {"by": by, "reason": reason})
             self._metrics.count_aborted(exchange.upstream, by)
 
-    def copy_tunnel(self, kind: Kind, data: bytes) -> None:
-        """Copy bytes of a websocket."""
+    def copy_tunnel(self, kind: Kind, data: bytes, note: Mapping[str, str] | None = None) -> None:
+        """Copy bytes of a websocket, and before them a note about the request in them."""
         if self.exchanges and self.exchanges[0].has_copied_bodies:
+            if note is not None:
+                self._recorder.add_json(Kind.NOTE, self.exchanges[0].id, note)
             self._recorder.add(kind, self.exchanges[0].id, data)
 
     def _read_head(self, data: bytes, start: int) -> int:

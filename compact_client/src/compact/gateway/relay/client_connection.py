@@ -15,6 +15,7 @@ from compact.gateway.relay.admission import Refusal, admit
 from compact.gateway.relay.answer_stream import AnswerStream, Exchange, Side
 from compact.gateway.relay.credentials import TOKEN_HEADER
 from compact.gateway.relay.held_request import HeldRequest, State
+from compact.gateway.relay.held_socket import EXTENSIONS_HEADER, HeldSocket
 from compact.gateway.relay.local_pages import LocalAnswer
 from compact.gateway.relay.sockets import keep_alive, reset, reset_when_sent
 from compact.gateway.relay.upstream_connection import UpstreamConnection
@@ -48,6 +49,8 @@ class ClientConnection(asyncio.Protocol):
         self._is_paused = False
         self._lease = ""
         self._is_unused = True
+        self._socket: HeldSocket | None = None
+        """The websocket of this connection, in compact mode."""
         self._request: HeldRequest | None = None
         """The request that is in compact mode, until its answer is no overflow."""
 
@@ -71,9 +74,10 @@ class ClientConnection(asyncio.Protocol):
         if self._held is not None:
             self._held += data
             self._update_reading()
-        elif self._answers.is_tunnel and self._upstream is not None:
-            self._upstream.write(data)
-            self._answers.copy_tunnel(Kind.CLIENT_FRAME, data)
+        elif self._answers.is_tunnel and self._socket is not None:
+            self._socket.feed_agent(data)
+        elif self._answers.is_tunnel:
+            self.send_frames(data)
         else:
             self._read(data)
 
@@ -96,6 +100,8 @@ class ClientConnection(asyncio.Protocol):
         if self._request is not None:
             self._request.cancel()
             self._request = None
+        if self._socket is not None:
+            self._socket.close()
         if self._upstream is not None:
             upstream, self._upstream = self._upstream, None
             if exc is not None:
@@ -125,9 +131,15 @@ class ClientConnection(asyncio.Protocol):
             self._answers.feed(data)
             self._request.hold(data)
             return
+        if self._answers.is_tunnel and self._socket is not None:
+            self._answers.feed(data)
+            self._socket.feed_upstream(data)
+            return
         self._transport.write(data)
         self._relay.metrics.sent_bytes += len(data)
         self._answers.feed(data)
+        if self._answers.is_tunnel and self._socket is not None:
+            self._socket.begin(self._answers.tunnel_start)
         if self._answers.is_idle or self._answers.is_tunnel:
             self._on_answers_done()
 
@@ -136,6 +148,8 @@ class ClientConnection(asyncio.Protocol):
         if self._has_upstream_ended or self._is_end_held():
             return
         self._has_upstream_ended = True
+        if self._socket is not None:
+            self._socket.release()
         self._answers.end()
         self._answers.abort("upstream", "The upstream closed the connection.")
         if self._has_client_ended:
@@ -222,6 +236,18 @@ class ClientConnection(asyncio.Protocol):
             self._on_answers_done()
         if request is not None and request.has_upstream_ended:
             self.on_upstream_eof()
+
+    def send_frames(self, data: bytes, note: dict[str, str] | None = None) -> None:
+        """Send bytes of a websocket to the upstream. `note` is for the recorder."""
+        if self._upstream is not None:
+            self._upstream.write(data)
+            self._answers.copy_tunnel(Kind.CLIENT_FRAME, data, note)
+
+    def give_frames(self, data: bytes) -> None:
+        """Give bytes of a websocket to the agent."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
+            self._relay.metrics.sent_bytes += len(data)
 
     def _hold_request(self, head: RequestHead, body: Body, route: Route, upstream: Upstream, target: str) -> None:
         self._request = HeldRequest(self, self._relay, head, route, upstream, target)
@@ -357,7 +383,11 @@ class ClientConnection(asyncio.Protocol):
         if is_held:
             self._hold_request(head, body, route, upstream, target)
             return
-        self._upstream.write(head.rewritten(target=target, authority=upstream.authority, without={TOKEN_HEADER}))
+        without = {TOKEN_HEADER}
+        if head.wants_upgrade and self._relay.may_compact_messages(route, target):
+            self._socket = HeldSocket(self, self._relay, head, route, upstream, target)
+            without.add(EXTENSIONS_HEADER)
+        self._upstream.write(head.rewritten(target=target, authority=upstream.authority, without=without))
         exchange = self._relay.open_exchange(head, route, upstream, target)
         self._answers.exchanges.append(exchange)
         self._exchange = exchange

@@ -30,6 +30,7 @@ OnVerdict = Callable[[Verdict | None, bytes], None]
 class _Waiting:
     on_verdict: OnVerdict
     timer: asyncio.TimerHandle
+    longest_s: float
     body: list[bytes]
 
 
@@ -43,15 +44,18 @@ class CompactorProcess(FrameProcess):
         self._has_spoken = False
         super().__init__(command, _LIMIT_BYTES, flush_delay_s=0.0)
 
-    def wait(self, exchange: int, on_verdict: OnVerdict, deadline_s: float) -> None:
-        """Call a function with the verdict about a request or an answer."""
+    def wait(self, exchange: int, on_verdict: OnVerdict, deadline_s: float, *, longest_s: float = 0.0) -> None:
+        """Call a function with the verdict about a request or an answer.
+
+        `longest_s` is the deadline from when the compactor says that it has found an overflow.
+        """
         if not self.is_running or self.queue.has_dropped(exchange):
             self._loop.call_soon(on_verdict, None, b"")
             return
         timer = self._loop.call_later(deadline_s, self._resolve, exchange, None)
         if not self._waiting:
             self._heard_at = self._loop.time()
-        self._waiting[exchange] = _Waiting(on_verdict, timer, [])
+        self._waiting[exchange] = _Waiting(on_verdict, timer, max(deadline_s, longest_s), [])
         if self._ping_timer is None:
             self._ping_timer = self._loop.call_later(_PING_S, self._ping)
 
@@ -75,7 +79,12 @@ class CompactorProcess(FrameProcess):
         if frame.kind is Kind.BODY:
             waiting.body.append(frame.payload)
         elif frame.kind is Kind.VERDICT:
-            self._resolve(frame.exchange, _read_verdict(frame))
+            verdict = _read_verdict(frame)
+            if verdict is not None and verdict["action"] == "wait":
+                waiting.timer.cancel()
+                waiting.timer = self._loop.call_later(waiting.longest_s, self._resolve, frame.exchange, None)
+            else:
+                self._resolve(frame.exchange, verdict)
 
     def _ping(self) -> None:
         self._ping_timer = None

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 MAX_BODY_BYTES = 32 << 20
 """A larger body is sent as it comes. The compactor would not read it."""
-_MAX_HELD_BYTES = 1 << 20
+MAX_HELD_BYTES = 1 << 20
 _OVERFLOW_STATUSES = {400, 413, 422, 500}
 _HTTP_OK = 200
-_STREAM_S = 2.0
+STREAM_S = 2.0
 """The time that the first events of a stream are held."""
 _SIGNED = {"x-amz-content-sha256", "content-md5", "digest", "content-digest", "repr-digest", "signature"}
 """Headers that say which body belongs to a request. It would be rejected with another one."""
@@ -177,12 +177,14 @@ class HeldRequest:
             return
         is_stream = exchange.status == _HTTP_OK and exchange.is_event_stream
         is_possible = is_stream or exchange.status in _OVERFLOW_STATUSES
-        if not is_possible or is_cut_off or self._held_size > _MAX_HELD_BYTES:
+        if not is_possible or is_cut_off or self._held_size > MAX_HELD_BYTES:
             self._finish()
         elif not self._is_waiting:
             self._is_waiting = True
-            deadline_s = _STREAM_S if is_stream else self._relay.settings.deadline_s
-            self._compactor.wait(self.id, self._on_answer_verdict, deadline_s)
+            longest_s = self._relay.settings.deadline_s
+            self._compactor.wait(
+                self.id, self._on_answer_verdict, STREAM_S if is_stream else longest_s, longest_s=longest_s
+            )
 
     def _on_answer_verdict(self, verdict: Verdict | None, body: bytes) -> None:
         if self.state is not State.IS_SENT:

@@ -27,6 +27,7 @@ from compact.gateway.relay.compactor_process import CompactorProcess
 from compact.gateway.relay.credentials import copied_request_headers, copied_target, credential_hash
 from compact.gateway.relay.dial import Dialer
 from compact.gateway.relay.held_request import HeldRequest, is_signed
+from compact.gateway.relay.held_socket import HeldSocket
 from compact.gateway.relay.local_pages import LocalPages
 from compact.gateway.relay.metrics import Metrics
 from compact.gateway.relay.recorder_process import RecorderProcess
@@ -138,7 +139,13 @@ class Relay:
             return False
         return self.settings.compact_scope == "listed" or self._is_compacted(route)
 
-    def note_rewrite(self, request: HeldRequest, verdict: Verdict | None) -> None:
+    def may_compact_messages(self, route: Route, target: str) -> bool:
+        """Return True if the compactor is asked about the messages of a websocket."""
+        if not self.compactor.is_on or guess_protocol(target) != "responses":
+            return False
+        return self.settings.compact_scope == "listed" or self._is_compacted(route)
+
+    def note_rewrite(self, request: HeldRequest | HeldSocket, verdict: Verdict | None) -> None:
         """Count what became of a request in compact mode."""
         compactions = verdict["compactions"] if verdict else 0
         saved = verdict["saved_tokens"] if verdict else 0
