@@ -81,8 +81,8 @@ class Ledger:
 
     @property
     def removed_count(self) -> int:
-        """The messages that left the prompt."""
-        return sum(not entry.stays for entry in self.entries)
+        """The entries that left the prompt, with the summaries and pointers of earlier compactions."""
+        return sum(not entry.stays and entry.fate != "cleared" for entry in self.entries)
 
     @property
     def counts(self) -> list[tuple[str, int, int]]:

@@ -115,7 +115,9 @@ def _compaction_context(request: HttpRequest, compaction: Compaction) -> dict[st
         "next": number + 1 if number < len(compactions) else None,
         "ledger": ledger,
         "unreadable": public.unreadable,
-        "left_count": ledger.removed_count if ledger.entry_count else check.pruned_count,
+        "left_count": check.pruned_count,
+        # The summaries and pointers of earlier compactions are no messages of the conversation.
+        "replaced_count": max(0, ledger.removed_count - check.pruned_count),
         "first_rows": _first_rows(ledger, bodies, has_content=content is not None),
         "previews": {digest: body.preview for digest, body in bodies.items()},
         "flow": mark_safe(public.flow),  # noqa: S308 - rendered by `page_parts`

@@ -292,6 +292,16 @@ def test_a_compaction_whose_prompt_was_not_counted_yet_names_the_summary_only() 
     assert "freed" not in describe_session([check])
 
 
+@pytest.mark.req("A-UI-3")
+def test_only_messages_of_the_conversation_are_counted_as_removed() -> None:
+    """The fates also count the summary of the compaction before, and messages that stay without their content."""
+    spans = [
+        flat("pruned_messages", 1, pruned_count=38, fates={"pinned": 3, "kept": 17, "summarized": 38}),
+        flat("pruned_messages", 2, pruned_count=20, fates={"pinned": 3, "kept": 17, "summarized": 21, "cleared": 4}),
+    ]
+    assert sum(check.pruned_count for check in SessionChecks(spans).timeline()) == 58
+
+
 def test_description_does_not_invent_freed_tokens() -> None:
     """Events of document 000 have no size after the compaction."""
     decision = [flat("trigger_decision", 1, t_est=112_345, max=128_000, pruned_count=47)]

@@ -277,10 +277,15 @@ class PrunedMessagesEvent(Event):
 
     @property
     def removed_count(self) -> int:
-        """The messages that left the prompt, by the fates of the ledger. Older clients sent only a count."""
-        if self.fates:
-            return sum(count for fate, count in self.fates.items() if fate not in REMAINING_FATES and is_count(count))
-        return self.pruned_count or 0
+        """The messages of the conversation that left the prompt.
+
+        The fates also count cleared messages, which stay without their content, and the summaries and pointers of
+        earlier compactions. They are used for clients that sent nothing else.
+        """
+        if is_count(self.pruned_count):
+            return self.pruned_count
+        left = (count for fate, count in (self.fates or {}).items() if fate not in {*REMAINING_FATES, "cleared"})
+        return sum(filter(is_count, left))
 
     def line(self) -> str:
         removed = format_count(self.removed_count, "message")

@@ -50,6 +50,8 @@ class Compaction:
     duration_ms: float | None = None
     summary: str | None = None
     summary_id: str | None = None
+    earlier_summaries: frozenset[str] = frozenset()
+    """The ids of the summaries of earlier compactions. They are no messages of the conversation."""
     is_opaque: bool = False
     """True if the provider encrypts the summary, so that its content is unknown."""
     fates: Mapping[str, tuple[LogFate, str]] = field(default_factory=dict)

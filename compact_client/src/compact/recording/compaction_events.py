@@ -112,10 +112,15 @@ def _retention(ledger: InferredLedger) -> events.RetentionEvent:
 def _result(ledger: InferredLedger) -> events.PrunedMessagesEvent:
     compaction, fates = ledger.compaction, ledger.fates
     summaries = sum(entry["id"] == compaction.summary_id for entry in ledger.after_entries)
+    removed = [
+        entry
+        for entry in ledger.entries
+        if entry["fate"] in ("summarized", "dropped") and entry["id"] not in compaction.earlier_summaries
+    ]
     return events.PrunedMessagesEvent(
         step=compaction.number,
         layers=events.LayerCounts(pinned=0, summary=summaries, recent=len(ledger.after) - summaries),
-        pruned_count=fates.get("summarized", 0) + fates.get("dropped", 0),
+        pruned_count=len(removed),
         tokens_before=ledger.tokens_before,
         tokens_after=ledger.tokens_after,
         breakdown_after=None,

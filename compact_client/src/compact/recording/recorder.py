@@ -254,6 +254,7 @@ class SessionRecorder:
         before = tuple(thread.prompt.values())
         compaction = Compaction(compaction_id, number, self.source, at, before, self.format, line=line)
         compaction.thread, compaction.turn = thread.key, thread.turn_count + 1
+        compaction.earlier_summaries = frozenset(thread.summaries)
         return compaction
 
     def compaction(self, compaction: Compaction, name: str, *, newer: Iterable[LogMessage] = ()) -> RecordedSpan | None:
@@ -266,6 +267,8 @@ class SessionRecorder:
         if EVIDENCE.index(compaction.evidence) < EVIDENCE.index(known):
             return None
         thread.compactions[compaction.id] = number, compaction.evidence
+        if compaction.summary_id is not None:
+            thread.summaries.add(compaction.summary_id)
         thread.set_prompt((*compaction.after, *newer))
         data = {"trigger": compaction.trigger, "tokens_before": compaction.tokens_before}
         payload = {"summary": compaction.summary} if compaction.summary is not None else {}

@@ -30,6 +30,8 @@ class Thread:
     """The calls that the model did not wait for. Their results may still come."""
     compactions: dict[str, tuple[int, Evidence]] = field(default_factory=dict)
     """The number of each compaction, and how it is known, by its id."""
+    summaries: set[str] = field(default_factory=set)
+    """The ids of the summaries of its compactions."""
     unsized: RecordedSpan | None = None
     """The newest compaction, until the provider has counted the prompt after it."""
     earlier_turns: int = 0
