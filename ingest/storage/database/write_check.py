@@ -73,11 +73,17 @@ class WriteCheck:
         return WriteResult(self._episode.fail(error).reason)
 
     async def _write(self) -> None:
-        if self._connection is None or self._connection.closed:
-            self._connection = await self._open(application="ariadne-ready")
-        async with self._connection.transaction():
-            for statement in _WRITES:
-                await self._connection.execute(statement)
+        if (connection := self._connection) is not None and not connection.closed:
+            try:
+                await _write_on(connection)
+            except psycopg.OperationalError:
+                if not connection.closed:
+                    raise
+                # The server was restarted since the last check. Only a new connection shows whether it works.
+            else:
+                return
+        self._connection = await self._open(application="ariadne-ready")
+        await _write_on(self._connection)
 
     def _abandon(self, writing: asyncio.Task[None]) -> None:
         """Use a new connection for the next check, and close this one as soon as its query ends."""
@@ -99,3 +105,9 @@ class WriteCheck:
                 task.cancel()
         if self._connection is not None:
             await self._connection.close()
+
+
+async def _write_on(connection: psycopg.AsyncConnection[Any]) -> None:
+    async with connection.transaction():
+        for statement in _WRITES:
+            await connection.execute(statement)

@@ -35,6 +35,26 @@ async def test_many_requests_are_one_write(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.req("A-OPS-1")
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.asyncio
+async def test_a_server_that_was_restarted_is_ready(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The connection of the last check ended with the old server. The first check after that does not fail."""
+    monkeypatch.setattr(write_check, "CACHE_S", 0.0)
+    check, probe = WriteCheck(), await connect(application="test")
+    end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'ariadne-ready'"
+    try:
+        assert (await check.result()).reason == ""
+        await probe.execute(end)
+        assert (await check.result()).reason == ""
+        assert caplog.records == []
+    finally:
+        await probe.close()
+        await check.close()
+
+
+@pytest.mark.req("A-OPS-1")
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("error", "reason"),
