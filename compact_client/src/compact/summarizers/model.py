@@ -128,7 +128,7 @@ class ModelSummarizer:
     ) -> StructuredSummary:
         """Return the model's validated summary, extended with verbatim lines."""
         request = _SpanRequest.of(messages, style, keep_keys, max_tokens, visible, count_tokens)
-        reply = self._find_cached(request) or self._keep(request, _run_in_thread(self._ask(request)))
+        reply = self._find_reply(request) or self._store_reply(request, _run_in_thread(self._ask(request)))
         return self._finish(reply, request)
 
     async def asummarize_span(
@@ -143,17 +143,17 @@ class ModelSummarizer:
     ) -> StructuredSummary:
         """Async version of `summarize_span`."""
         request = _SpanRequest.of(messages, style, keep_keys, max_tokens, visible, count_tokens)
-        reply = self._find_cached(request) or self._keep(request, await self._ask(request))
+        reply = self._find_reply(request) or self._store_reply(request, await self._ask(request))
         return self._finish(reply, request)
 
     def summarize(self, messages: Sequence[Message], style: str, keep_keys: Sequence[str]) -> Message:
         """Return the summary as one assistant message (the `Summarizer` protocol)."""
         return Message("assistant", self.summarize_span(messages, style=style, keep_keys=keep_keys).render(version=1))
 
-    def _find_cached(self, request: _SpanRequest) -> StructuredSummary | None:
+    def _find_reply(self, request: _SpanRequest) -> StructuredSummary | None:
         return self._cache.get(self._cache_key(request))
 
-    def _keep(self, request: _SpanRequest, reply: StructuredSummary) -> StructuredSummary:
+    def _store_reply(self, request: _SpanRequest, reply: StructuredSummary) -> StructuredSummary:
         self._cache.put(self._cache_key(request), reply)
         return reply
 
