@@ -139,6 +139,30 @@ def test_an_agent_that_dies_of_a_signal_has_the_exit_code_of_a_shell(machine):
     assert code == 137
 
 
+LONG = """
+messages = [{"role": role, "content": "lorem ipsum dolor " * 60} for _ in range(20) for role in ("user", "assistant")]
+body = {"model": "claude-opus-4-6", "max_tokens": 9, "messages": [*messages, {"role": "user", "content": "Now?"}]}
+request = urllib.request.Request(os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages", json.dumps(body).encode())
+urllib.request.urlopen(request, timeout=60)
+"""
+
+
+def test_compact_mode_is_for_the_agents_of_its_own_runs(machine):
+    """It does not join a gateway without it, and says at the end what was compacted."""
+    variables = {"COMPACT_MAX_CONTEXT_TOKENS": "6000", "COMPACT_HARD_CAP_BUFFER": "200"}
+    other = machine.start(*machine.gateway, "--", sys.executable, "-c", "input()")
+    assert wait_until(machine.is_up, timeout_s=30)
+    code, _, err = machine.run(*machine.gateway, "--compact", code=LONG, variables=variables)
+    assert code == 0, err
+    assert "Compacted 1 time: " in err
+    code, _, err = machine.run(*machine.gateway, code=LONG, variables=variables)
+    assert code == 0, err
+    assert "Compacted" not in err
+    other.communicate("\n", timeout=60)
+    compacted, original = (len(json.loads(request.body)["messages"]) for request in machine.provider.requests)
+    assert compacted < original == 41
+
+
 def test_a_killed_gateway_is_replaced_while_the_agent_runs(machine):
     """The agent keeps its address. Its next request goes through a new gateway."""
     waiting = "print(send(), flush=True); sys.stdin.readline(); print(send())"

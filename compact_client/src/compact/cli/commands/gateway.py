@@ -97,7 +97,8 @@ def _compact_settings(options: argparse.Namespace, *, is_leased: bool, agent: st
             return {}  # The settings are of no concern to a gateway that only records.
         raise
     listed = resolved.settings.gateway.compact
-    if not (options.compact or (agent in listed if is_leased else listed)):
+    is_listed = any(name == agent or name.startswith(f"{agent}-") for name in listed) if is_leased else bool(listed)
+    if not (options.compact or is_listed):
         return {}
     # Relative paths in the settings depend on the directory.
     profile = hashlib.sha256(f"{Path.cwd()}\n{resolved.settings!r}".encode()).hexdigest()[:16]

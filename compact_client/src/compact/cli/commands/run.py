@@ -21,6 +21,7 @@ from compact.agents.launch import ANY_COMMAND, Launch, find_launches
 from compact.cli import exit_codes
 from compact.cli.commands.gateway import NO_SERVER, gateway_settings
 from compact.delivery.endpoint import configured_url, without_credentials
+from compact.events.phrases import format_count
 from compact.gateway.launcher import Lease, lease_gateway
 from compact.gateway.settings import GatewaySettings
 from compact.gateway.upstreams import PROVIDERS, UpstreamError
@@ -169,8 +170,8 @@ def _print_page(lease: Lease, launch: Launch) -> None:
         return
     if compactions := answer.get("compactions"):
         # Not before: a line in the terminal would disturb the agent's own screen.
-        saved = f"{answer['saved_tokens']:,} tokens"
-        sys.stderr.write(f"\nCompacted {compactions} times, {saved} removed from prompts.\n")
+        removed = format_count(answer["saved_tokens"], "token")
+        sys.stderr.write(f"\nCompacted {format_count(compactions, 'time')}: {removed} removed from prompts.\n")
     if not configured_url():
         sys.stderr.write(f"\n{NO_SERVER}\n")
         return

@@ -44,6 +44,8 @@ APIS: Final[Mapping[str, ModelApi]] = {
 _MAX_ERROR_CHARS = 20_000
 _MAX_WORKS = 2_000
 """Requests whose answers have not ended. Above it, the oldest ones are forgotten."""
+_MAX_KNOWN_BYTES = 32 << 20
+"""The bytes of the last prompts of all sessions that are kept parsed."""
 _HTTP_OK = 200
 
 
@@ -141,6 +143,7 @@ class Compactor:
         exchange.input = body
         session, request = self._sessions.find(exchange, body)
         elements = session.read(request.agent_id, body.elements(api.items_key))
+        self._drop_oldest(session)
         is_partial = not is_chained and api.is_kept_by_server(body)
         if is_partial or not self._may_compact(exchange, session, request, elements):
             self._answer(number, "original", session.id)
@@ -153,6 +156,16 @@ class Compactor:
         work = self._works[number] = _Work(number, exchange, session, request, body, elements, call)
         exchange.watch = partial(self._watch, work)
         self._submit(partial(self._prepare, work, api))
+
+    def _drop_oldest(self, current: CompactedSession) -> None:
+        """Bound the memory of parsed messages. The session that was used longest ago is first."""
+        size = sum(session.size for session in self._sessions)
+        for session in self._sessions if size > _MAX_KNOWN_BYTES else ():
+            if size <= _MAX_KNOWN_BYTES:
+                return
+            if session is not current:
+                size -= session.size
+                session.drop_elements()
 
     def _may_compact(
         self,

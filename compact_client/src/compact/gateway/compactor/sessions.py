@@ -18,6 +18,9 @@ from compact.gateway.recorder.protocols.base import fingerprint
 from compact.gateway.recorder.sessions import Tail, tail_of
 from compact.reading.prompt_parts import PartReader
 
+_MAX_AGENTS = 16
+"""Sub-agents of a session whose last messages are known."""
+
 
 @dataclass(slots=True)
 class Element:
@@ -43,6 +46,8 @@ class CompactedSession:
         self.agent = agent
         self.credentials = {credential}
         self.tails: dict[str, Tail] = {}
+        self.size = 0
+        """The bytes of the messages that it knows."""
         self._elements: dict[str, dict[bytes, Element]] = {}
 
     def read(self, agent_id: str, raws: Sequence[msgspec.Raw]) -> list[Element]:
@@ -57,7 +62,14 @@ class CompactedSession:
             read[digest] = element
             elements.append(element)
         self._elements[agent_id] = read
+        while len(self._elements) > _MAX_AGENTS:
+            del self._elements[next(iter(self._elements))]
+        self.size = sum(len(element.raw) for known in self._elements.values() for element in known.values())
         return elements
+
+    def drop_elements(self) -> None:
+        """Forget the messages. They are parsed again with the next request."""
+        self._elements, self.size = {}, 0
 
     def note_end(self, agent_id: str, elements: Sequence[Element], exchange: Exchange) -> None:
         """Remember a prompt and its answer, by which the next request is recognized."""

@@ -17,7 +17,7 @@ from compact.gateway.relay.frame_process import FrameProcess
 _LIMIT_BYTES = 128 << 20
 """The bytes that wait for the compactor. A request beyond them is sent as it is."""
 _PING_S = 1.0
-_HUNG_S = 4.0
+_HUNG_S = 8.0
 """A compactor that gives no sign of life for this long, while a request waits, is killed."""
 _START_S = 60.0
 """The time that a compactor may take to load before it counts as hung."""

@@ -61,7 +61,7 @@ class HeldSocket:
         self._message: list[WebsocketFrame] = []
         self._answer: list[bytes] = []
         self._queue: deque[tuple[bytes, bytes]] = deque()
-        """Frames of the agent after a request that waits: raw bytes, and the message if it is a request."""
+        """The bytes that the agent has sent after a request that waits, each with the message if it is a request."""
         self._waiting = 0
         """The exchange of the request that waits."""
         self._raw = b""
