@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -27,20 +27,13 @@ from compact.gateway.recorder.prompt import is_summary_request
 from compact.gateway.recorder.protocols import RequestBody
 from compact.gateway.recorder.response_chains import PREVIOUS, ResponseChains
 from compact.gateway.recorder.sessions import SessionFinder
-from compact.integrations.model_api import ANTHROPIC, CHAT, GEMINI, RESPONSES, ModelApi
+from compact.integrations.model_api import ModelApi
 from compact.integrations.model_call import ModelCall
 from compact.integrations.stream_events import StreamedOverflow, StreamHead
 from compact.manager import CompactManager
 from compact.messages.codecs import get_codec
 from compact.messages.codecs.quarantine import decode_item
 
-APIS: Final[Mapping[str, ModelApi]] = {
-    "anthropic": ANTHROPIC,
-    "responses": RESPONSES,
-    "chat": CHAT,
-    "gemini": GEMINI,
-}
-"""The APIs by protocol."""
 _MAX_ERROR_CHARS = 20_000
 _MAX_WORKS = 2_000
 """Requests whose answers have not ended. Above it, the oldest ones are forgotten."""
@@ -126,8 +119,8 @@ class Compactor:
     # Requests.
 
     def _ask(self, number: int, exchange: Exchange) -> None:
-        api = APIS.get(exchange.protocol.name)
-        if exchange.problem or api is None:
+        api = exchange.protocol.api
+        if exchange.problem:
             self._answer(number, "original")
             return
         try:
@@ -287,7 +280,7 @@ class Compactor:
         if not work.is_answered:
             work.is_answered = True
             self._answer(work.id, "wait", work.session.id)
-            self._submit(partial(self._shorten, work, APIS[work.exchange.protocol.name]))
+            self._submit(partial(self._shorten, work, work.exchange.protocol.api))
 
     def _shorten(self, work: _Work, api: ModelApi) -> None:
         """Answer an overflow with a shorter request, or give the provider's error to the agent."""

@@ -89,7 +89,7 @@ class PromptReader:
         seen: Counter[bytes] = Counter()
         slots: list[Block | tuple[Item, bytes, int]] = []
         prints_of_messages: dict[bytes, tuple[bytes, ...]] = {}
-        for raw in body.elements(self.protocol.messages_key({})):
+        for raw in body.elements(self.protocol.api.items_key):
             digest = hashlib.sha256(raw).digest()  # Takes half the time of BLAKE2 on today's processors.
             prints, items = self._prints.get(digest), None
             if prints is None:

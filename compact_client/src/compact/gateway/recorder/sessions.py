@@ -326,7 +326,7 @@ def read_request(
 
 def prints_of(protocol: Protocol, body: RequestBody) -> list[bytes]:
     """Return the prints of all blocks of a request."""
-    elements = body.elements(protocol.messages_key({}))
+    elements = body.elements(protocol.api.items_key)
     items = (item for raw in elements for item in protocol.items(fast_json.parse(bytes(raw))))
     return [fingerprint(protocol.identity(item)) for item in items]
 

@@ -14,6 +14,7 @@ from compact.gateway.recorder.protocols.base import (
     RequestBody,
     without,
 )
+from compact.integrations.model_api import ANTHROPIC
 from compact.ledgers.foreign_compaction import Format
 from compact.messages.json_values import as_mapping, objects
 from compact.messages.usage import Usage
@@ -28,9 +29,7 @@ class AnthropicProtocol:
     name = "anthropic"
     format: Format = "anthropic"
     provider = "anthropic"
-
-    def messages_key(self, fields: Mapping[str, Any]) -> str:
-        return "messages"
+    api = ANTHROPIC
 
     def items(self, element: Any) -> list[Item]:
         message = as_mapping(element)

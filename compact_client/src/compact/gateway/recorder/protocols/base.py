@@ -12,6 +12,7 @@ from typing import Protocol as TypingProtocol
 import msgspec
 
 from compact.delivery import fast_json
+from compact.integrations.model_api import ModelApi
 from compact.ledgers.foreign_compaction import Format
 from compact.messages import canonical_json
 from compact.messages.usage import Usage
@@ -53,9 +54,8 @@ class Protocol(TypingProtocol):
     format: Format
     provider: str
     """The provider whose rules count media."""
-
-    def messages_key(self, fields: Mapping[str, Any]) -> str:
-        """Return the name of the list with the messages."""
+    api: ModelApi
+    """The fields of its requests."""
 
     def items(self, element: Any) -> list[Item]:
         """Return the blocks of one message of a request."""

@@ -12,6 +12,7 @@ from compact.gateway.recorder.protocols.base import (
     RequestBody,
     without,
 )
+from compact.integrations.model_api import CHAT
 from compact.ledgers.foreign_compaction import Format
 from compact.messages.json_values import as_mapping, objects
 from compact.messages.usage import Usage
@@ -29,9 +30,7 @@ class ChatProtocol:
     name = "chat"
     format: Format = "chat"
     provider = "openai"
-
-    def messages_key(self, fields: Mapping[str, Any]) -> str:
-        return "messages"
+    api = CHAT
 
     def items(self, element: Any) -> list[Item]:
         return [dict(element)] if isinstance(element, Mapping) else []

@@ -16,6 +16,7 @@ from compact.gateway.recorder.protocols.base import (
     Item,
     RequestBody,
 )
+from compact.integrations.model_api import GEMINI
 from compact.ledgers.foreign_compaction import Format
 from compact.messages.json_values import as_count, as_mapping, objects
 from compact.messages.usage import Usage
@@ -30,9 +31,7 @@ class GeminiProtocol:
     name = "gemini"
     format: Format = "anthropic"
     provider = "gemini"
-
-    def messages_key(self, fields: Mapping[str, Any]) -> str:
-        return "contents"
+    api = GEMINI
 
     def items(self, element: Any) -> list[Item]:
         content = as_mapping(element)

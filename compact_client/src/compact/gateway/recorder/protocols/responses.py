@@ -12,6 +12,7 @@ from compact.gateway.recorder.protocols.base import (
     RequestBody,
     without,
 )
+from compact.integrations.model_api import RESPONSES
 from compact.ledgers.foreign_compaction import Format
 from compact.messages.json_values import as_mapping, objects
 from compact.messages.usage import Usage
@@ -28,9 +29,7 @@ class ResponsesProtocol:
     name = "responses"
     format: Format = "responses"
     provider = "openai"
-
-    def messages_key(self, fields: Mapping[str, Any]) -> str:
-        return "input"
+    api = RESPONSES
 
     def items(self, element: Any) -> list[Item]:
         if isinstance(element, str):
