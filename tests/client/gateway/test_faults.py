@@ -6,8 +6,6 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -20,19 +18,6 @@ MEGABYTE = 1 << 20
 HEAD = b"POST /custom/local/v1/messages HTTP/1.1\r\nHost: localhost\r\n"
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 CHUNK = b"5\r\nhello\r\n"
-
-
-@pytest.fixture
-def upstream() -> Iterator[ScriptedUpstream]:
-    with ScriptedUpstream() as running:
-        running.start()
-        yield running
-
-
-@pytest.fixture
-def gateway(upstream: ScriptedUpstream, tmp_path: Path) -> Iterator[Gateway]:
-    with running_gateway(tmp_path, addresses={"local": upstream.url}) as running:
-        yield running
 
 
 def start_stream(gateway: Gateway, upstream: ScriptedUpstream) -> Peer:

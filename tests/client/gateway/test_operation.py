@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -16,19 +15,6 @@ from wait import wait_until
 REQUEST = b"POST /run/label/custom/local/v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
 END = b"0\r\n\r\n"
-
-
-@pytest.fixture
-def upstream() -> Iterator[ScriptedUpstream]:
-    with ScriptedUpstream() as running:
-        running.start()
-        yield running
-
-
-@pytest.fixture
-def gateway(upstream: ScriptedUpstream, tmp_path: Path) -> Iterator[Gateway]:
-    with running_gateway(tmp_path, addresses={"local": upstream.url}) as running:
-        yield running
 
 
 def start_stream(gateway: Gateway, upstream: ScriptedUpstream) -> tuple[Peer, Peer]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import stat
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from compact.gateway.frames import Kind
@@ -14,19 +12,6 @@ from wait import wait_until
 
 SECRETS = [f"SECRET-{number:02d}-0123456789abcdef" for number in range(12)]
 ANSWER = b"HTTP/1.1 200 OK\r\nSet-Cookie: s=%s\r\nX-Session-Token: %s\r\nContent-Length: 2\r\n\r\n{}"
-
-
-@pytest.fixture
-def upstream() -> Iterator[ScriptedUpstream]:
-    with ScriptedUpstream() as running:
-        running.start()
-        yield running
-
-
-@pytest.fixture
-def gateway(upstream: ScriptedUpstream, tmp_path: Path) -> Iterator[Gateway]:
-    with running_gateway(tmp_path, addresses={"local": upstream.url}) as running:
-        yield running
 
 
 def exchange(gateway: Gateway, upstream: ScriptedUpstream, path: str, headers: list[str], answer: bytes = b"") -> bytes:
