@@ -77,6 +77,7 @@ def assert_nothing_uncommitted_was_visible(store: RejectingStore, manager: Compa
         assert f"WORD-{other.upper()}" not in committed[tenant].to_json()
 
 
+@pytest.mark.req("A-ONE-2")
 @pytest.mark.parametrize("accepts", [False, True])
 def test_an_uncommitted_plan_is_not_visible(accepts):
     """Neither another thread nor the store itself sees a plan that the store has not accepted."""
@@ -87,6 +88,7 @@ def test_an_uncommitted_plan_is_not_visible(accepts):
     assert_nothing_uncommitted_was_visible(store, manager)
 
 
+@pytest.mark.req("A-ONE-2")
 @pytest.mark.parametrize("accepts", [False, True])
 async def test_an_uncommitted_plan_is_not_visible_to_async_callers(accepts):
     store = AsyncRejectingStore(accepts=accepts)
