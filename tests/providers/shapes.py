@@ -45,7 +45,7 @@ def check(value: Any, annotation: Any, path: Path = ()) -> None:
         return
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
-        _check_union(value, [_unwrap(member) for member in _members(annotation)], path)
+        _check_union(value, _alternatives(annotation), path)
     elif origin is Literal:
         if value not in get_args(annotation):
             raise ShapeError("value", path, f"{value!r}")
@@ -103,7 +103,7 @@ def _check_dict(value: Any, annotation: Any, path: Path) -> None:
             raise ShapeError("missing", (*path, key))
 
 
-def _check_union(value: Any, members: list[Any], path: Path) -> None:
+def _check_union(value: Any, members: tuple[Any, ...], path: Path) -> None:
     dicts = [member for member in members if typing_extensions.is_typeddict(member)]
     others = [member for member in members if member not in dicts]
     is_open = any(_is_mapping(member) for member in others)
@@ -131,7 +131,7 @@ def _match_types(value: dict[str, Any], members: list[Any], path: Path) -> list[
     for key in ("type", "role"):
         if key in value:
             named = [member for member in members if key in _hints(member)]
-            matching = [member for member in named if _allows(value[key], _hints(member)[key])]
+            matching = [member for member in named if _allows(value[key], member, key)]
             if matching:
                 members = matching
             elif named:
@@ -142,12 +142,28 @@ def _match_types(value: dict[str, Any], members: list[Any], path: Path) -> list[
     return members
 
 
-def _allows(value: Any, annotation: Any) -> bool:
+def _allows(value: Any, member: Any, key: str) -> bool:
+    """True if a dict type allows this value of a key."""
+    names = _literals(member, key)
+    if names is not None:
+        return isinstance(value, str) and value in names
     try:
-        check(value, annotation)
+        check(value, _hints(member)[key])
     except ShapeError:
         return False
     return True
+
+
+@cache
+def _literals(member: Any, key: str) -> frozenset[str] | None:
+    """Return the names that a key may have, or None if its type is not a set of names."""
+    annotation = _unwrap(_hints(member)[key])
+    return frozenset(get_args(annotation)) if get_origin(annotation) is Literal else None
+
+
+@cache
+def _alternatives(annotation: Any) -> tuple[Any, ...]:
+    return tuple(_unwrap(member) for member in _members(annotation))
 
 
 @cache

@@ -132,6 +132,14 @@ def test_format_is_detected():
     )
 
 
+def test_blocks_of_several_formats_show_none():
+    """`input_audio` is a part of chat messages, and Anthropic has a block with the name of an item of Responses."""
+    audio = {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}
+    assert detect_codec([{"role": "user", "content": [{"type": "text", "text": "x"}, audio]}]) is None
+    assert detect_codec([{"role": "assistant", "content": [{"type": "compaction", "content": "x"}]}]) is None
+    assert detect_codec([{"role": "user", "content": [{"type": "input_text", "text": "x"}]}]).name == "responses"
+
+
 def test_images_are_counted():
     """An image adds tokens in every format."""
     chat = {
@@ -160,7 +168,7 @@ def test_missing_and_orphaned_outputs_can_be_repaired_separately():
 @pytest.mark.req("R-NORM-1", "R-PAIR-1")
 @pytest.mark.parametrize("fmt", [*FORMATS, "langchain"])
 def test_an_added_output_follows_its_own_call(fmt):
-    """The next response may have calls too. Only in the Responses format, the calls of one response are items."""
+    """The next response may have calls too. Items of Responses and messages of Anthropic may be of one response."""
     conversation = [
         Step("user", "Go."),
         Step("tools", calls=[("f", "A")]),
@@ -173,8 +181,17 @@ def test_an_added_output_follows_its_own_call(fmt):
     normal = normalize([codec.decode(item, index) for index, item in enumerate(items)], codec)
     called = [message.answers or tuple(call.id for call in message.tool_calls) for message in normal.messages[1:]]
     first, second = ("c1-0",), ("c2-0",)
-    assert called == ([first, second] * 2 if fmt == "responses" else [first, first, second, second])
+    assert called == ([first, second] * 2 if fmt in ("responses", "anthropic") else [first, first, second, second])
     assert not normalize(normal.messages, codec).is_changed
+
+
+def test_a_thinking_response_comes_after_the_outputs_of_the_one_before():
+    codec = get_codec("anthropic")
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    calls = [{"type": "tool_use", "id": name, "name": "f", "input": {}} for name in ("a", "b")]
+    items = [{"role": "assistant", "content": [thought, call]} for call in calls]
+    normal = normalize([codec.decode(item, index) for index, item in enumerate(items)], codec)
+    assert [message.role for message in normal.messages] == ["assistant", "tool"] * 2
 
 
 @pytest.mark.req("R-NORM-1", "R-PAIR-1")

@@ -11,7 +11,8 @@ from compact.engine.session.request import read_items
 from compact.estimators.media_tokens import media_tokens
 from compact.messages.block_kinds import Content
 from compact.messages.codecs import detect_codec, get_codec
-from compact.messages.normalization import ABORTED, normalize
+from compact.messages.codecs.base import ABORTED
+from compact.messages.normalization import normalize
 from compact.messages.units import group_units
 from compact.reading.parts import read_parts, spoken_text
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from compact.messages.block_kinds import BLOCK_KINDS, TEXT, BlockKind, Content, Format, leads_with_reasoning
 from compact.messages.codecs import get_codec
-from compact.messages.normalization import ABORTED, normalize
+from compact.messages.codecs.base import ABORTED
+from compact.messages.normalization import normalize
 from compact.messages.units import group_units
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAAAAADhZOFXAAAAD0lEQVR4nGP8zwADTAxUYQIAVPcBD9YeExQAAAAASUVORK5CYII="

@@ -98,6 +98,9 @@ class Player:
         prompt = history.route.send(self.manager, items, history.codec)
         assert json.dumps(items) == before, "the host's list was changed"
         self.compactions += bool(_events_of(self.events, "compact.pruned_messages"))
+        if self.session.adopts and "session_reset" in _codes(self.events):
+            # The list that the host got is too short to be recognized, and it has no marks of protection.
+            history.pinned.clear()
         check_prompt(prompt, items, history, self.events, self.manager)
         self._check_prefix(seat, prompt)
         history.is_edited = False

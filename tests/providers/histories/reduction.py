@@ -1,27 +1,32 @@
 """Reduce a session that fails to the few steps that its failure needs.
 
-Each attempt plays a whole session, so there are few of them: steps are removed in halves, then each one, and then each
-value is replaced by its default.
+Each attempt plays a whole session, so their number and time are limited: steps are removed in halves, then each one,
+and then each value is replaced by its default. Without the limit, a few failures of long sessions took hours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, is_dataclass, replace
+from time import monotonic
 from typing import Any
 
 from providers.histories.grammar import Respond, Session
 
 Failure = str | None
 _MAX_ATTEMPTS = 200
+_MAX_SECONDS = 60.0
 
 
-def reduce_session(session: Session, fail: Callable[[Session], Failure]) -> Session:
+def reduce_session(
+    session: Session, fail: Callable[[Session], Failure], *, max_seconds: float = _MAX_SECONDS
+) -> Session:
     """Return the smallest session that was found with the same failure. `fail` returns the failure of a session."""
+    end = monotonic() + max_seconds
     wanted = fail(session)
     attempts = _MAX_ATTEMPTS
     candidates = _smaller(session)
-    while attempts and (candidate := next(candidates, None)) is not None:
+    while attempts and monotonic() < end and (candidate := next(candidates, None)) is not None:
         attempts -= 1
         if fail(candidate) == wanted:
             session, candidates = candidate, _smaller(candidate)

@@ -73,10 +73,13 @@ class Preflight(Route):
 
 
 class Generic(Route):
-    """The hook of a hand-written loop, which recognizes the format."""
+    """The hook of a hand-written loop, which names the format or has it recognized."""
+
+    def __init__(self, *, names_format: bool) -> None:
+        self._names_format = names_format
 
     def send(self, manager: CompactManager, items: list[Item], codec: str) -> list[Item]:
-        context = SimpleNamespace(session_id=SESSION, messages=items)
+        context = SimpleNamespace(session_id=SESSION, messages=items, format=codec if self._names_format else None)
         before_model_call(manager)(context)
         return list(context.messages)
 
@@ -141,6 +144,9 @@ class LangChain(Route):
         CompactMiddleware(manager, session_id=SESSION).wrap_model_call(request, handle)
         return _from_langchain(sent)
 
+    def on_wire(self, prompt: list[Item]) -> list[Item]:
+        return _without_meta(prompt)
+
     def plain(self, items: Sequence[Item]) -> list[Item]:
         return _from_langchain(_to_langchain(items))
 
@@ -164,8 +170,7 @@ class PydanticAI(Route):
         return _from_pydantic(asyncio.run(capability.prepare_model_request(SimpleNamespace(), request)).messages)
 
     def on_wire(self, prompt: list[Item]) -> list[Item]:
-        # The metadata of a message stays in the framework.
-        return [{key: value for key, value in item.items() if key != "meta"} for item in prompt]
+        return _without_meta(prompt)
 
     def plain(self, items: Sequence[Item]) -> list[Item]:
         return _from_pydantic(_to_pydantic(items))
@@ -178,20 +183,20 @@ class _PydanticRequest:
     model_request_parameters: ModelRequestParameters = field(default_factory=ModelRequestParameters)
 
 
-_SHARED: tuple[Route, ...] = (Preflight(), Client(), Generic())
+UNNAMED = Generic(names_format=False)
+_SHARED: tuple[Route, ...] = (Preflight(), Generic(names_format=True), UNNAMED)
 ROUTES: dict[Format, tuple[Route, ...]] = {
-    Format.ANTHROPIC: _SHARED,
-    Format.RESPONSES: (*_SHARED, AgentsSdk()),
-    Format.GEMINI: (Preflight(), Generic()),
-    # The generic hook guesses the format of a list, and wrongly if chat messages have blocks that others have too.
-    Format.CHAT: (
-        *(Preflight() if isinstance(route, Generic) else route for route in _SHARED),
-        LangChain(),
-        LangGraph(),
-        PydanticAI(),
-    ),
+    Format.ANTHROPIC: (*_SHARED, Client()),
+    Format.RESPONSES: (*_SHARED, Client(), AgentsSdk()),
+    Format.GEMINI: _SHARED,
+    Format.CHAT: (*_SHARED, Client(), LangChain(), LangGraph(), PydanticAI()),
 }
 """The ways to send a list of each format."""
+
+
+def _without_meta(prompt: Sequence[Item]) -> list[Item]:
+    """Return what a framework sends: the metadata of a message stays in the framework."""
+    return [{key: value for key, value in item.items() if key != "meta"} for item in prompt]
 
 
 def _to_langchain(items: Sequence[Item]) -> list[BaseMessage]:
@@ -205,9 +210,13 @@ def _to_langchain(items: Sequence[Item]) -> list[BaseMessage]:
 
 
 def _from_langchain(messages: Sequence[BaseMessage]) -> list[Item]:
-    items = convert_to_openai_messages(list(messages))
-    # `ChatOpenAI` leaves out the name of a tool message, too.
-    return [{key: value for key, value in item.items() if key != "name"} for item in items]
+    items: list[Item] = []
+    for message, item in zip(messages, convert_to_openai_messages(list(messages)), strict=True):
+        # `ChatOpenAI` leaves out the name of a tool message, too.
+        plain = {key: value for key, value in item.items() if key != "name"}
+        mark = message.additional_kwargs.get("protected")
+        items.append({**plain, "meta": {"protected": mark}} if mark else plain)
+    return items
 
 
 def _to_pydantic(items: Sequence[Item]) -> list[ModelMessage]:

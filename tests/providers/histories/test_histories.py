@@ -6,17 +6,19 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 from compact.messages.block_kinds import BLOCK_KINDS, Format
 from providers.histories.anthropic_history import AnthropicHistory
 from providers.histories.examples import NOT_SENT, UNIONS, example, formats_of, place_of
 from providers.histories.gemini_history import GeminiHistory
-from providers.histories.grammar import Compact, Instruct, Respond, Say, Session, ToolCall, draw_session
+from providers.histories.grammar import Compact, Instruct, Respond, Say, Session, Switch, ToolCall, draw_session
 from providers.histories.history import History
 from providers.histories.openai_histories import ChatHistory, ResponsesHistory
 from providers.histories.play import Player
 from providers.histories.reduction import Failure, reduce_session
+from providers.histories.routes import ROUTES, UNNAMED
 from providers.shapes import ShapeError, check
 
 HISTORIES: tuple[type[History], ...] = (AnthropicHistory, ResponsesHistory, ChatHistory, GeminiHistory)
@@ -85,6 +87,11 @@ def test_a_failing_session_is_reduced_to_what_fails() -> None:
     assert reduce_session(session, fail) == Session((wanted,))
 
 
+def test_a_reduction_ends_in_time() -> None:
+    """The session is returned as far as it was reduced."""
+    assert reduce_session(draw_session(7), lambda candidate: "fails", max_seconds=0) == draw_session(7)
+
+
 # Failures that the grammar found.
 
 READ = ToolCall()
@@ -119,6 +126,13 @@ def test_a_stopped_todo_call_does_not_replace_the_newest_list() -> None:
     Player(Session(steps), ChatHistory).play()
 
 
+def test_a_stopped_todo_call_of_an_adopted_list_does_not_either() -> None:
+    """Another manager continues a list in which one message has the outputs of stopped and of other calls."""
+    stopped = (ToolCall(tool="manage_todo_list", is_answered=False), READ, ToolCall(output_words=600))
+    steps = (Respond(calls=(ToolCall(tool="manage_todo_list"),)), Respond(calls=stopped, times=5), Switch(), Say(30))
+    Player(Session(steps, window=30_000, has_thinking=True, adopts=True), GeminiHistory).play()
+
+
 def test_an_instruction_that_a_layout_moved_stays_where_it_is() -> None:
     """The host goes on with the list that it got, and moves its cache marks. Its own messages still lead."""
     calls = (ToolCall(tool="manage_todo_list", output_words=2_500), ToolCall(output_words=150))
@@ -142,3 +156,46 @@ def test_a_truncated_user_message_stays_so_without_its_cache_mark() -> None:
     )
     player.play()
     assert player.compactions
+
+
+@pytest.mark.parametrize("answered", [(False, True), (True, False, True)])
+@pytest.mark.parametrize("thinks", [True, False])
+def test_a_stopped_call_among_messages_of_one_response(answered: tuple[bool, ...], thinks: bool) -> None:
+    """All outputs come after the last of the messages, because the API merges them into one response."""
+    calls = tuple(ToolCall(is_answered=is_answered) for is_answered in answered)
+    steps = (Respond(calls=calls, layout="split", times=2), Respond())
+    Player(Session(steps, has_thinking=thinks), AnthropicHistory).play()
+
+
+def test_a_mark_on_the_output_of_a_stopped_call_stays() -> None:
+    """The host goes on with the list that it got, and marks a message that this library wrote."""
+    steps = (Respond(calls=(ToolCall(is_answered=False),)), Respond(layout="paused"))
+    Player(Session(steps, has_cache_marks=True, adopts=True), AnthropicHistory).play()
+
+
+def test_a_protected_message_stays_so_without_its_cache_mark() -> None:
+    """The list that the host got back has no marks of protection, and the mark of the cache moves on."""
+    steps = (Say(is_protected=True), Respond(calls=(READ,), layout="program", times=10))
+    player = Player(Session(steps, has_cache_marks=True, adopts=True), AnthropicHistory)
+    player.play()
+    assert player.compactions
+
+
+def test_the_opening_of_a_reduced_list_stays() -> None:
+    """The host goes on with a list that was reduced. Only an instruction and our opening are before the calls."""
+    calls = (READ, ToolCall(tool="manage_todo_list", output_words=2_500), ToolCall(attachment=1))
+    work = Respond(30, (ToolCall(32, output_words=150, attachment=2),), times=2)
+    steps = (Instruct(), Respond(calls=calls, extras=(22,)), Respond(extras=(4, 1), layout="paused"), Switch(), work)
+    session = Session(
+        steps, window=12_000, has_cache_marks=True, adopts=True, keep_recent_turns=4, keep_tool_io_pairs=1
+    )
+    Player(replace(session, route=3), AnthropicHistory).play()
+
+
+@pytest.mark.parametrize("kind", HISTORIES)
+@pytest.mark.parametrize("extras", [(), (12,), (38,)])
+def test_a_loop_that_does_not_name_its_format(kind: type[History], extras: tuple[int, ...]) -> None:
+    """Until a message shows the format, a prompt is valid in each. A block that several formats have shows nothing."""
+    route = ROUTES[kind.form].index(UNNAMED)
+    steps = (Say(600), Say(600), Respond(calls=(ToolCall(output_words=2_500),), extras=extras), Say(2_500, (1, 2, 3)))
+    Player(Session((*steps, Respond(times=3)), route=route), kind).play()

@@ -1,7 +1,8 @@
 """Hooks for a hand-written agent loop: one before each model call and one after it.
 
 `ctx` is any object with `session_id` and `messages`. Its `tools`, `system` and `developer` are counted if present.
-`ctx.protected` may list the indexes of messages that must stay.
+`ctx.protected` may list the indexes of messages that must stay, and `ctx.format` may name the format of the messages:
+`chat`, `responses`, `anthropic` or `gemini`.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ def _model_call(manager: CompactManager, ctx: Any) -> ModelCall:
             "tools": getattr(ctx, "tools", None),
             "instructions": _instructions(ctx),
             "protected": getattr(ctx, "protected", None) or (),
+            "format": getattr(ctx, "format", None),
         }
 
     return ModelCall(manager, _session_id(ctx), ctx.messages, options=options)

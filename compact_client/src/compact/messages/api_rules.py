@@ -26,3 +26,5 @@ ANTHROPIC_RULES: Final = ApiRules(starts_with_user=True, merges_roles=True, inst
 CHAT_RULES: Final = ApiRules()
 RESPONSES_RULES: Final = ApiRules(outputs_follow_calls=False)
 GEMINI_RULES: Final = ApiRules(starts_with_user=True, alternates_roles=True)
+PLAIN_RULES: Final = ApiRules(starts_with_user=True)
+"""For messages that every API accepts, before one of them shows which API it is."""

@@ -254,6 +254,12 @@ def is_call(block: Any) -> bool:
     return kind is not None and kind.content is Content.CALL
 
 
+def has_format(block: Any, form: Format) -> bool:
+    """True for an item or a block that only this API has."""
+    kind = kind_of(block)
+    return kind is not None and kind.format is form
+
+
 def is_item(block: Any) -> bool:
     """True for an item of the Responses API."""
     kind = kind_of(block)

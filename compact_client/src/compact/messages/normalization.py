@@ -8,17 +8,16 @@ a user message while a tool runs, the message comes after the output.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 from compact.messages import Message
 from compact.messages.api_rules import ApiRules
-from compact.messages.codecs.base import ID_OF_NAME, Codec
+from compact.messages.block_kinds import leads_with_reasoning
+from compact.messages.codecs.base import ABORTED, ID_OF_NAME, Codec
 from compact.messages.codecs.native import NativeCodec
 from compact.messages.turns import separate
 
-ABORTED = "aborted"
-"""Text of the output of a call without one, and key in `meta` for such calls of a message that has other results."""
 _NATIVE = NativeCodec()
 
 
@@ -166,14 +165,13 @@ def _insert_outputs(
     messages: Sequence[Message], missing: Mapping[int, Sequence[Message]], codec: Codec
 ) -> list[Message]:
     """Insert outputs after the response that contains their calls."""
-    has_items_per_call = not codec.rules.outputs_follow_calls
     repaired: list[Message] = []
     pending: list[Message] = []
     for index, message in enumerate(messages):
-        # Never insert between two calls of one response. In Anthropic's format the outputs must also come before the
-        # next user message, because tool results have to be the first blocks there.
-        if pending and not (has_items_per_call and message.tool_calls):
-            whole = _add_outputs(message, pending, codec) if message.answers else None
+        # In Anthropic's format the outputs must come before the next user message, because tool results have to be the
+        # first blocks there.
+        if pending and not _continues_response(message, codec.rules):
+            whole = codec.add_outputs(message, pending) if message.answers else None
             repaired += [*join_outputs(pending, codec), message] if whole is None else [whole]
             pending = []
         else:
@@ -182,14 +180,14 @@ def _insert_outputs(
     return repaired + join_outputs(pending, codec)
 
 
+def _continues_response(message: Message, rules: ApiRules) -> bool:
+    """True if a message after a call may be a part of the same response. Nothing is inserted before it."""
+    if rules.merges_roles:
+        return message.role == "assistant" and not leads_with_reasoning(message.source)
+    return not rules.outputs_follow_calls and bool(message.tool_calls)
+
+
 def join_outputs(outputs: Sequence[Message], codec: Codec) -> list[Message]:
     """Return outputs as the messages that the API accepts: one for each, or one for all."""
     whole = codec.add_outputs(outputs[0], outputs[1:]) if len(outputs) > 1 else None
-    return list(outputs) if whole is None else [replace(whole, meta={ABORTED: list(whole.answers)})]
-
-
-def _add_outputs(message: Message, outputs: Sequence[Message], codec: Codec) -> Message | None:
-    """Return a message with results and the outputs of stopped calls, or None if each is a message of its own."""
-    whole = codec.add_outputs(message, outputs)
-    aborted = [call_id for output in outputs for call_id in output.answers]
-    return None if whole is None else replace(whole, meta={**whole.meta, ABORTED: aborted})
+    return list(outputs) if whole is None else [whole]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from compact.messages import Message
-from compact.messages.normalization import ABORTED
+from compact.messages.codecs.base import ABORTED
 from compact.messages.units import Unit
 from compact.policy import CompactPolicy, Floor
 

@@ -51,7 +51,13 @@ def is_replacement(item: Any) -> bool:
 
 
 def identity_key(item: Any) -> str:
-    """Return a hash of what a message says, without ids, marks for the provider's cache, and our own `meta`."""
+    """Return a hash of what a message says."""
+    content = identity(item)
+    return content if isinstance(content, str) else json_hash(content)
+
+
+def identity(item: Any) -> Any:
+    """Return what a message says, without ids, marks for the provider's cache, and our own `meta`."""
     if isinstance(item, Message):
         item = item.to_dict()
     if not isinstance(item, Mapping):
@@ -64,7 +70,7 @@ def identity_key(item: Any) -> str:
     if not any(value for key, value in content.items() if key not in ("type", "role")):
         # Nothing but its id distinguishes an encrypted or referenced item.
         content["id"] = item.get("id")
-    return json_hash(content)
+    return content
 
 
 def find_overlap(known: Sequence[str], keys: Sequence[str]) -> Overlap:

@@ -62,7 +62,8 @@ def merge_history(
             # Instructions at the front stay there, also if the plan hides the messages after them.
             entries[-1 if index < first_spoken else anchor, 0, index] = message
         else:
-            entries[end, 0, index] = message
+            # A message of ours that the host goes on with stays where it is. Others are new.
+            entries[end if known[index] is None else anchor, 0, index] = message
     return [entries[place] for place in sorted(entries)]
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from compact.engine.session.continuation import is_instruction
+from compact.engine.session.continuation import identity, is_instruction
 from compact.events import PROMPT_PARTS
 from compact.messages import Message
 from compact.messages.api_rules import ApiRules
@@ -264,6 +264,16 @@ def without_meta(item: Any) -> Any:
     return item
 
 
+def with_meta_of(message: Message, changed: Message) -> Message:
+    """Return a changed message with the `meta` of its earlier form, unless the host has written one.
+
+    A host that goes on with the list that it got has items without it.
+    """
+    if not has_meta(message.source) or changed.source is None or has_meta(changed.source):
+        return changed
+    return replace(changed, meta=message.meta, source={**changed.source, "meta": message.meta})
+
+
 def has_meta(item: Any) -> bool:
     """True if a provider's item has the key that only this library understands."""
     return isinstance(item, dict) and "meta" in item
@@ -275,4 +285,6 @@ def _may_follow_calls(message: Message, rules: ApiRules) -> bool:
 
 
 def _is_same(item: Any, host_item: Any) -> bool:
-    return bool(item == host_item or item == to_plain(host_item))
+    """True if the host shows this item, perhaps with a cache mark that it has moved there."""
+    plain = to_plain(host_item)
+    return bool(item in (host_item, plain) or identity(item) == identity(plain))

@@ -25,10 +25,11 @@ from compact.engine.session.request import (
     read_items,
     source_item,
     to_plain,
+    with_meta_of,
     without_meta,
 )
 from compact.messages import Message
-from compact.messages.codecs import CHAT, detect_codec, get_codec
+from compact.messages.codecs import PLAIN, detect_codec, get_codec
 from compact.messages.codecs.base import Codec
 from compact.messages.normalization import NormalizedMessages, normalize
 from compact.planning.log import AgentThread
@@ -213,7 +214,7 @@ class Session:
         known = len(self.host_list.items)
         has_known_prefix = self.codec is not None and len(items) >= known
         codec = detect_codec([to_plain(item) for item in (items[known:] if has_known_prefix else items)])
-        return codec or self.codec or CHAT
+        return codec or self.codec or PLAIN
 
     def restart_log(self) -> None:
         """Empty the log, and forget everything that was recorded under the ids of its messages."""
@@ -301,7 +302,7 @@ class Session:
 
     def _observe_edit(self, items: Sequence[Any], codec: Codec, match: ListMatch) -> Observation:
         known = recognize_items(items, match.reference, match.start, match.size, self.history)
-        changed = [index for index, item in enumerate(known) if item is None or not item.is_unchanged]
+        changed = [index for index, item in enumerate(known) if not self._is_logged(item)]
         # As above, decode everything before logging anything.
         read = list(read_items(codec, items, changed))
         copies = {index: copy for index, copy, _ in read}
@@ -319,15 +320,24 @@ class Session:
         self._replace_view(visible_part(history, shown, absorbed_ids), history, host_list)
         return Observation("edited", tuple(self.thread.messages[first_number:]))
 
+    def _is_logged(self, item: KnownItem | None) -> bool:
+        """True for an item that needs no reading: the log has it, or the plan writes it again."""
+        return (
+            item is not None
+            and item.is_unchanged
+            and (self.plan is not None or self.thread.get(item.message_id) is not None)
+        )
+
     def _log_item(
         self, item: KnownItem | None, decoded: Message | None, absorbed_ids: Collection[str]
     ) -> tuple[Message | None, str]:
         """Return the message and id of an item, after logging what is new. A summary or pointer has no message.
 
-        `decoded` is the host's form of an item that is new or changed.
+        `decoded` is the host's form of an item that is new or changed. Without a plan, a message of ours is one of the
+        host's own from now on, because nothing writes it again. Only the outputs of stopped calls are always written.
         """
         message = None if item is None else self.thread.get(item.message_id)
-        if item is not None and (message is None or decoded is None):
+        if item is not None and (decoded is None or (message is None and (self.plan or decoded.answers))):
             return message, item.message_id
         assert decoded is not None
         # The host may mark a message that the plan hides, for example as protected. Then it is shown again.
@@ -337,18 +347,19 @@ class Session:
             message = self._restate(message, decoded)
         return message, message.id or ""
 
-    def _restate(self, message: Message, changed: Message) -> Message:
+    def _restate(self, message: Message, restated: Message) -> Message:
         """Use the host's new form of a message that says the same. Requests already sent keep the form they had."""
         message_id = message.id or ""
+        changed = with_meta_of(message, restated)
         short = self.forms.get(message)
         self.forms.restate(message_id, sent_count=self.sent.count)
         self._keys.pop(message_id, None)
         self.redaction.forget(message_id)
-        restated = self.thread.restate(message_id, changed)
+        logged = self.thread.restate(message_id, changed)
         if short is not message and changed.text == message.text and self.codec is not None:
             # The host moved a cache mark. The text that enters the prompt stays the same, and so does its prefix.
-            self.truncate_message(message_id, with_text_of(restated, short, self.codec))
-        return restated
+            self.truncate_message(message_id, with_text_of(logged, short, self.codec))
+        return logged
 
     def _replace_view(self, view: list[Message], history: list[Message], host_list: ListSnapshot) -> None:
         """Start a new view. Requests of the old one can still be rendered."""

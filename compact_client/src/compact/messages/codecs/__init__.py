@@ -11,6 +11,7 @@ from typing import Any
 
 from compact.exceptions import CompactError
 from compact.messages import Message
+from compact.messages.api_rules import PLAIN_RULES
 from compact.messages.codecs.anthropic import AnthropicCodec
 from compact.messages.codecs.base import Codec
 from compact.messages.codecs.chat import ChatCodec
@@ -33,6 +34,8 @@ __all__ = [
 
 NATIVE = NativeCodec()
 CHAT = ChatCodec()
+PLAIN = ChatCodec(PLAIN_RULES)
+"""For messages that are valid in every format of dicts with a role: what is written must be valid in each, too."""
 RESPONSES = ResponsesCodec()
 ANTHROPIC = AnthropicCodec()
 GEMINI = GeminiCodec()

@@ -14,7 +14,7 @@ from typing import Any
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
 from compact.messages.api_rules import ANTHROPIC_RULES
-from compact.messages.block_kinds import Content, Format, kind_of, linked_ids
+from compact.messages.block_kinds import Content, Format, has_format, kind_of, linked_ids
 from compact.messages.codecs.base import (
     ChangeOutput,
     DictCodec,
@@ -39,7 +39,10 @@ class AnthropicCodec(DictCodec):
 
     def recognizes(self, item: Mapping[str, Any]) -> bool:
         """True if the item has a block that only Anthropic's format has."""
-        return any(_is_own(block) or (block.get("type") == "image" and "source" in block) for block in _blocks(item))
+        return any(
+            has_format(block, Format.ANTHROPIC) or (block.get("type") == "image" and "source" in block)
+            for block in _blocks(item)
+        )
 
     def decode(self, item: Any, index: int) -> Message:
         item = require_mapping(item, index)
@@ -176,11 +179,6 @@ def _reader_of(block: Block) -> Callable[[_Parts, Block], None]:
     if kind is None or kind.is_hosted or (kind.content is Content.TEXT and "text" not in block):
         return _read_unknown
     return _READERS.get(kind.content, _read_unknown)
-
-
-def _is_own(block: Block) -> bool:
-    kind = kind_of(block)
-    return kind is not None and kind.format is Format.ANTHROPIC
 
 
 def _blocks(item: Mapping[str, Any]) -> list[Block]:

@@ -15,6 +15,8 @@ from compact.messages.api_rules import CHAT_RULES, ApiRules
 from compact.messages.block_kinds import CALL_ID, TEXT
 from compact.messages.media import text_in_document
 
+ABORTED = "aborted"
+"""Text of the output of a stopped call, and key in `meta` of the calls that were stopped if a message has several."""
 ID_OF_NAME = "function:"
 """Start of the id of a call that has none, and is known by the name of its function."""
 _TEXT_PARTS = ("text", "input_text")

@@ -13,6 +13,7 @@ from typing import Any
 
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall
+from compact.messages.api_rules import CHAT_RULES, ApiRules
 from compact.messages.codecs.base import (
     ID_OF_NAME,
     ChangeOutput,
@@ -36,6 +37,9 @@ _ROLES: dict[str, Role] = {
 
 class ChatCodec(DictCodec):
     name = "chat"
+
+    def __init__(self, rules: ApiRules = CHAT_RULES) -> None:
+        self.rules = rules
 
     def decode(self, item: Any, index: int) -> Message:
         item = require_mapping(item, index)

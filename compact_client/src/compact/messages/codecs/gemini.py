@@ -17,6 +17,7 @@ from compact.messages import Message, Role, ToolCall, text_of
 from compact.messages.api_rules import GEMINI_RULES
 from compact.messages.block_kinds import BLOCK_KINDS, Content, kind_of, linked_ids
 from compact.messages.codecs.base import (
+    ABORTED,
     ID_OF_NAME,
     ChangeOutput,
     DictCodec,
@@ -59,11 +60,12 @@ class GeminiCodec(DictCodec):
         if role is None or not isinstance(item.get("parts"), list):
             return Message("assistant", text_of(item.get("content")), meta_field(item), kind="opaque", source=item)
         parts = _parts(item)
-        answers = [name for _, name in _functions(parts, _RESPONSE, index)]
+        responses = _functions(parts, _RESPONSE, index)
+        answers = [name for _, name in responses]
         return Message(
             "tool" if answers else role,
-            "\n".join(text for part in parts if (text := _text(part))),
-            meta_field(item),
+            "\n".join(filter(None, map(_text, parts))),
+            {**meta_field(item), **_stopped_calls(responses)},
             tool_calls=tuple(_tool_call(call, name) for call, name in _functions(parts, _CALL, index)),
             tool_call_id=answers[0] if answers else None,
             also_answers=tuple(answers[1:]),
@@ -157,7 +159,7 @@ class GeminiCodec(DictCodec):
         decoded = self.decode({**(message.source or _content(message.role, "")), "parts": list(parts)}, 0)
         return replace(
             decoded,
-            meta=message.meta,
+            meta={**message.meta, **decoded.meta},
             id=message.id,
             tool_call_id=answers[0] if answers else None,
             also_answers=tuple(answers[1:]),
@@ -205,6 +207,12 @@ def _functions(parts: Sequence[Part], key: str, index: int) -> list[tuple[Part, 
         number = f"#{counts[name]}" if counts[name] > 1 else ""
         functions.append((value, string_field(value, "id") or f"{ID_OF_NAME}{name}{number}"))
     return functions
+
+
+def _stopped_calls(responses: Sequence[tuple[Part, str]]) -> dict[str, list[str]]:
+    """Return the calls that were stopped among several, for the message's `meta`."""
+    stopped = [name for response, name in responses if _response_text(response) == ABORTED]
+    return {ABORTED: stopped} if stopped and len(responses) > 1 else {}
 
 
 def _tool_call(call: Part, call_id: str) -> ToolCall:

@@ -14,7 +14,16 @@ from typing import Any
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
 from compact.messages.api_rules import RESPONSES_RULES
-from compact.messages.block_kinds import BLOCK_KINDS, TEXT_KINDS, BlockKind, Content, is_item, linked_ids
+from compact.messages.block_kinds import (
+    BLOCK_KINDS,
+    TEXT_KINDS,
+    BlockKind,
+    Content,
+    Format,
+    has_format,
+    is_item,
+    linked_ids,
+)
 from compact.messages.codecs.base import (
     ChangeOutput,
     DictCodec,
@@ -43,8 +52,9 @@ class ResponsesCodec(DictCodec):
         if isinstance(kind, str) and ("role" not in item or is_item(item)):
             return True
         parts = item.get("content")
+        # An item in the content of a message is a block of another format with the same name.
         return isinstance(parts, list) and any(
-            isinstance(part, Mapping) and str(part.get("type", "")).startswith(("input_", "output_")) for part in parts
+            has_format(part, Format.RESPONSES) and not is_item(part) for part in parts
         )
 
     def decode(self, item: Any, index: int) -> Message:
