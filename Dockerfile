@@ -1,6 +1,6 @@
 # The server image: locked dependencies, no build tools, not root, writes only to /tmp and /data.
 # The same image migrates (`python manage.py setup`, once) and serves (the default command).
-FROM python:3.12-slim-bookworm AS build
+FROM python:3.12.11-slim-bookworm AS build
 WORKDIR /src
 RUN python -m venv /venv
 COPY requirements/runtime.txt requirements/runtime.txt
@@ -8,7 +8,7 @@ RUN /venv/bin/pip install --no-cache-dir --require-hashes --requirement requirem
 COPY compact_client compact_client
 RUN /venv/bin/pip install --no-cache-dir --no-deps --no-build-isolation ./compact_client
 
-FROM node:24-bookworm-slim AS pages
+FROM node:24.11.1-bookworm-slim AS pages
 WORKDIR /src
 COPY package.json package-lock.json ./
 RUN npm ci --no-audit --no-fund
@@ -16,7 +16,7 @@ COPY tools/bundle.mjs tools/bundle.mjs
 COPY static static
 RUN node tools/bundle.mjs static build/static
 
-FROM python:3.12-slim-bookworm
+FROM python:3.12.11-slim-bookworm
 RUN useradd --system --uid 10001 --user-group --home-dir /data --shell /usr/sbin/nologin ariadne \
  && install -d -o ariadne -g ariadne -m 700 /data
 WORKDIR /app

@@ -30,7 +30,7 @@ PICTURES = ROOT / "docs"
 # Large enough to read in a README column, small enough to keep in a repository.
 _SIZE: ViewportSize = {"width": 1360, "height": 850}
 _MARGIN = 8
-_LOG = ROOT / "tests/client/agents/claude_code/logs/version_2/7f3d9a10-4b1e-4c57-9a51-0d2b6f3c8e11.jsonl"
+LOG = ROOT / "tests/client/agents/claude_code/logs/version_2/7f3d9a10-4b1e-4c57-9a51-0d2b6f3c8e11.jsonl"
 _START_TIMEOUT_S = 90.0
 # The story takes no real time when it is played in the past.
 _AGO = timedelta(minutes=20)
@@ -59,7 +59,7 @@ def _photograph_session(page: Page) -> Path:
 
 def _photograph_lost_facts(page: Page) -> Path:
     """Photograph the facts that a compaction of Claude Code lost, and the commands that give them back."""
-    page.goto(f"/sessions/{_LOG.stem}/compactions/2/")
+    page.goto(f"/sessions/{LOG.stem}/compactions/2/")
     boxes = [page.get_by_role("region", name=name, exact=True).bounding_box() for name in ("Facts", "Get it back")]
     page.screenshot(path=PICTURES / "lost-facts.png", full_page=True, clip=_around(boxes))
     return PICTURES / "lost-facts.png"
@@ -110,7 +110,7 @@ def play(access: dict[str, Any]) -> None:
 
 
 def _import_log(access: dict[str, Any]) -> None:
-    command = [sys.executable, "-m", "compact.cli", "import", str(_LOG), "--json"]
+    command = [sys.executable, "-m", "compact.cli", "import", str(LOG), "--json"]
     variables = {"ARIADNE_URL": access["url"], "ARIADNE_API_KEY": access["ingest_key"]}
     # The log has a damaged line, which is reported.
     subprocess.run(  # noqa: S603 - our own command
