@@ -78,6 +78,15 @@ def test_an_edit_replaces_a_message_of_the_user() -> None:
     assert recording.of_kind("compact.check") == []
 
 
+def test_instructions_that_are_written_again_are_an_edit() -> None:
+    """Each `claude -p --continue` has its own list of skills in the middle of the prompt. Nothing was compacted."""
+    first = [FIRST[0], text("system", "Skills: a, b, c. " * 30), *FIRST[1:]]
+    second = [*ANSWERED, NEXT, text("system", "Skills: b. " * 30)]
+    change, recording = change_of(second, first)
+    assert change == "edit"
+    assert recording.of_kind("compact.check") == []
+
+
 def test_a_branch_continues_an_earlier_prompt_in_another_way() -> None:
     """Another call was made in the place of one."""
     change, recording = change_of([FIRST[0], call("c2"), result("c2", "other")])

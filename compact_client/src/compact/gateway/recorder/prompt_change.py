@@ -14,6 +14,7 @@ from compact.events import PromptChange
 from compact.gateway.recorder.prompt import Block
 from compact.ledgers.foreign_compaction import LogFate
 
+_INSTRUCTIONS = {"system", "developer"}
 Fates = Mapping[str, tuple[LogFate, str]]
 
 
@@ -45,10 +46,14 @@ def _change_of_missing(
 ) -> PromptChange:
     """Return the change after which some blocks are missing."""
     missing = _find_missing(before, after)
-    if all(block.is_reasoning or block.is_answer for block in missing):
+    lasting = {block.role for block in missing if not (block.is_reasoning or block.is_answer)}
+    if not lasting:
         return "append"
     if is_announced:
         return "compaction"
+    if lasting <= _INSTRUCTIONS:
+        # Claude Code writes them again in each run, and a compaction removes what was said.
+        return "edit"
     if _are_cleared(missing, after):
         return "clear"
     if len(missing) == len(before):
