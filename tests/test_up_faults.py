@@ -22,6 +22,7 @@ from live_server import ROOT, copy_prepared
 from small_disk import SmallDisk, small_disk
 from wait import wait_until
 
+from ariadne.runtime.postgres import Postgres, PostgresError
 from tests import live_server
 
 
@@ -211,3 +212,12 @@ def test_of_two_starts_on_a_new_folder_one_is_rejected(tmp_path: Path) -> None:
         assert f"Another Ariadne server is already running on {data_dir}" in output
         assert "initdb" not in output and "Traceback" not in output
         assert wait_until(lambda: is_ready(data_dir))
+
+
+def test_a_user_without_a_name_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under any id."""
+    monkeypatch.setattr(os, "geteuid", lambda: 987_654)
+    server = Postgres(tmp_path)
+    with pytest.raises(PostgresError, match=r"the user 987654 has no name.*DATABASE_URL"):
+        server.start()
+    server.stop()

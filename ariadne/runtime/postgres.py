@@ -251,11 +251,22 @@ class _Identity:
 
 def _identity(data_dir: Path, binaries: Path) -> _Identity:
     if os.geteuid() != 0:
+        _check_user(os.geteuid())
         return _Identity(binaries)
     if _namespaces_work():
         return _Identity(binaries, in_namespace=True)
     user = pwd.getpwnam("nobody")
     return _Identity(_copy_for(binaries, data_dir), uid=user.pw_uid, gid=user.pw_gid)
+
+
+def _check_user(uid: int) -> None:
+    """Raise an error if a user has no name, as in a container that runs under any id. Postgres does not start then."""
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        raise PostgresError(
+            f"the user {uid} has no name, which Postgres needs. Add it to /etc/passwd, or set DATABASE_URL."
+        ) from None
 
 
 def _binaries() -> Path:
