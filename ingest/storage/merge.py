@@ -21,7 +21,7 @@ from ingest.decoding.span_stats import stats_of
 from ingest.decoding.tool_arguments import TOOL, arguments_hash
 from ingest.storage.payloads import UnreadablePayload, decode, decode_data, pack, pack_data, unpack
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("ariadne.ingest")
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode

@@ -20,7 +20,7 @@ from ingest.decoding.lenient_json import sanitize_encoded
 from ingest.storage import dictionaries
 from ingest.storage.dictionaries import MissingDictionary
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("ariadne.ingest")
 
 # The key of the message that replaces a payload that cannot be read.
 UNREADABLE = "unreadable"

@@ -39,7 +39,7 @@ RECHECK_S = 10.0
 # Names under which clients send the last seq they saw. Our own client sends `after`.
 _LAST_SEEN = ("after", "last_seq", "seq", "since")
 UNAUTHENTICATED, FORBIDDEN, MISSING, TRY_AGAIN = 4401, 4403, 4404, 4503
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("ariadne.live")
 
 
 class Closing(Exception):

@@ -45,7 +45,7 @@ QUEUE_FRAMES, QUEUE_SPANS = 64, 10_000
 BATCH_ROWS = 1_000
 # Two threads: while one reads a large session, the other serves the ticks of all other sockets.
 _executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="live")
-_changes = Outage(logging.getLogger(__name__), "live_changes", "wait for the database, open pages catch up")
+_changes = Outage(logging.getLogger("ariadne.live"), "live_changes", "wait for the database, open pages catch up")
 
 
 async def read(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

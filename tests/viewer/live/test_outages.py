@@ -66,6 +66,12 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage().split(" error=")[0].split(" after_s")[0] for record in caplog.records]
 
 
+def assert_one_line_each(caplog: pytest.LogCaptureFixture) -> None:
+    """No traceback, and a logger whose warnings are on the status page."""
+    assert not any(record.exc_info for record in caplog.records)
+    assert all(record.name.startswith("ariadne.") for record in caplog.records)
+
+
 async def test_redis_is_named_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Commits and pages share the line, which has no traceback and says what to do."""
     redis = Redis()
@@ -85,7 +91,7 @@ async def test_redis_is_named_once(monkeypatch: pytest.MonkeyPatch, caplog: pyte
         assert await notifications.publish(1, 1, [uuid.uuid4()])
         await until(lambda: len(caplog.records) == 2)
     assert messages(caplog)[1] == "channel_layer_works"
-    assert not any(record.exc_info for record in caplog.records)
+    assert_one_line_each(caplog)
 
 
 async def test_a_database_that_does_not_answer_is_named_once(
@@ -108,7 +114,7 @@ async def test_a_database_that_does_not_answer_is_named_once(
         works.set()
         await until(lambda: len(caplog.records) == 2)
     assert [line.split()[0] for line in messages(caplog)] == ["live_changes_unavailable", "live_changes_works"]
-    assert not any(record.exc_info for record in caplog.records)
+    assert_one_line_each(caplog)
 
 
 def test_an_outage_ends_with_its_last_user(caplog: pytest.LogCaptureFixture) -> None:
