@@ -16,6 +16,11 @@ class Outage:
         self._failing: set[object] = set()
         self._since = 0.0
 
+    @property
+    def problem(self) -> str:
+        """Return what to do while there is an outage, or nothing."""
+        return f"{self._action}." if self._failing else ""
+
     def fail(self, user: object, error: BaseException) -> None:
         if not self._failing:
             self._since = time.monotonic()

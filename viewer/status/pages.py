@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponseBase
 from ingest import notices
 from ingest.http.service import find_service
 from ingest.storage import retention_clock
+from ingest.storage.notifications import channel_layer
 from viewer.accounts import access
 from viewer.audit.anchors import anchor_series
 from viewer.page_response import send_page
@@ -46,6 +47,7 @@ def find_problems() -> list[Problem]:
         Problem("Writes", _write_problem()),
         Problem("Disk", _disk_problem()),
         Problem("Retention", retention_clock.known_problem()),
+        Problem("Live updates", channel_layer.problem),
     ]
     problems += [Problem(f"Anchors at the {copy.service}", copy.error) for copy in anchor_series.read_state().external]
     return [problem for problem in problems if problem.reason]

@@ -27,7 +27,7 @@ def test_more_connections_than_descriptors_are_answered(start_server: ServerFact
     web_process(server).rlimit(psutil.RLIMIT_NOFILE, (128, 128))
     host, _, port = server.url.removeprefix("http://").partition(":")
     count = 150
-    all_connected, results = threading.Barrier(count), []
+    all_connected, results, is_full = threading.Barrier(count), [], threading.Event()
 
     def post() -> None:
         connection = http.client.HTTPConnection(host, int(port), timeout=60)
@@ -39,6 +39,8 @@ def test_more_connections_than_descriptors_are_answered(start_server: ServerFact
             response = connection.getresponse()
             response.read()
             results.append((response.status, response.getheader("Retry-After")))
+            # Stay connected until the server is full. Otherwise a slow one would accept the next after the first left.
+            is_full.set() if response.status == 503 else is_full.wait(30)
         except OSError as error:
             results.append((type(error).__name__, None))
         finally:

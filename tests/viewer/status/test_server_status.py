@@ -16,6 +16,7 @@ from small_disk import SmallDisk, small_disk
 from ingest import notices
 from ingest.models import RetentionClock
 from ingest.notices import NoticeHandler, Notices
+from ingest.storage.notifications import channel_layer
 
 LINE = logging.Formatter("%(levelname)s %(name)s %(message)s")
 
@@ -36,6 +37,12 @@ def test_the_page_shows_problems_and_the_newest_warnings(tmp_path: Path, setting
     RetentionClock.objects.create(checked_at="2026-01-01T00:00Z", problem="The clock says 2027.")
     write(tmp_path / notices.FILE_NAME, "writes_fail reason='disk full' action='make room'", "<b>second</b>\nforged")
     text = client.get("/status/").getvalue().decode()
+    channel_layer.fail("test", ConnectionRefusedError())
+    try:
+        assert "Check REDIS_URL" in client.get("/status/").getvalue().decode()
+    finally:
+        channel_layer.succeed("test")
+    assert "Check REDIS_URL" not in client.get("/status/").getvalue().decode()
     assert "The clock says 2027." in text and "<b>second" not in text and "forged" not in text
     plain = html.unescape(text)
     assert plain.index("<b>second</b>") < plain.index("writes_fail reason='disk full' action='make room'")
