@@ -14,6 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from ingest import metrics
 from ingest.errors import RequestError
 from ingest.http.service import Service
+from ingest.storage import notifications
 from ingest.storage.database.connections import database_status
 
 _CHECK_TIMEOUT_S = 3.0
@@ -35,7 +36,7 @@ async def check_readiness(service: Service) -> tuple[int, dict[str, Any]]:
     While a node of a cluster is down, the cells of the others work, so the process is ready and names those of the
     node.
     """
-    database, channel_layer = await asyncio.gather(_check_database(service), _check_channel_layer())
+    database, channel_layer = await asyncio.gather(_check_database(service), check_channel_layer())
     cells = await service.nodes.check_cells() if database == "ok" else None
     if cells and cells.unavailable and not cells.available:
         database = "unavailable"
@@ -56,7 +57,8 @@ async def _check_database(service: Service) -> str:
     return (await service.write_check.result()).reason or "ok"
 
 
-async def _check_channel_layer() -> str:
+async def check_channel_layer() -> str:
+    """Send a message through the channel layer. Return the reason why it did not arrive, or ok."""
     layer = get_channel_layer()
     if layer is None:
         return "missing"
@@ -66,7 +68,9 @@ async def _check_channel_layer() -> str:
             await layer.send(channel, {"type": "ready.check"})
             await layer.receive(channel)
     except Exception as error:
+        notifications.channel_layer.fail("check", error)
         return type(error).__name__
+    notifications.channel_layer.succeed("check")
     return "ok"
 
 

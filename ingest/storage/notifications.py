@@ -26,7 +26,9 @@ GROUP = "ingest.commits"
 MESSAGE_TYPE = "spans.committed"
 MAX_SESSIONS = 200
 # Shared by those who send to the channel layer and those who listen.
-channel_layer = Outage(logger, "channel_layer", "Check REDIS_URL. Until then, open pages are up to a second late")
+channel_layer = Outage(
+    logger, "channel_layer", "Redis does not answer. Check REDIS_URL. Until then, open pages are up to a second late"
+)
 
 
 async def publish(cell: int, seq: int, session_keys: Iterable[uuid.UUID]) -> bool:

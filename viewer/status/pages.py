@@ -11,6 +11,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 
 from ingest import notices
+from ingest.http.health import check_channel_layer
 from ingest.http.service import find_service
 from ingest.storage import retention_clock
 from ingest.storage.notifications import channel_layer
@@ -47,7 +48,7 @@ def find_problems() -> list[Problem]:
         Problem("Writes", _write_problem()),
         Problem("Disk", _disk_problem()),
         Problem("Retention", retention_clock.known_problem()),
-        Problem("Live updates", channel_layer.problem),
+        Problem("Live updates", _live_problem()),
     ]
     problems += [Problem(f"Anchors at the {copy.service}", copy.error) for copy in anchor_series.read_state().external]
     return [problem for problem in problems if problem.reason]
@@ -59,6 +60,11 @@ def _write_problem() -> str:
         return ""
     reason = async_to_sync(service.write_check.result)().reason
     return f"{reason}. Senders get 503 and keep their events." if reason else ""
+
+
+def _live_problem() -> str:
+    async_to_sync(check_channel_layer)()
+    return channel_layer.problem
 
 
 def _disk_problem() -> str:
