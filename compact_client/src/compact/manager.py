@@ -213,11 +213,7 @@ class CompactManager:
         plan = self._session(session_id).plan
         if plan is None:
             return "nothing was compacted yet"
-        saved = plan.original_token_count - plan.compacted_token_count
-        compressed = sum(entry.fate in ("summarized", "externalized", "dropped") for entry in plan.ledger)
-        share = saved / plan.original_token_count if plan.original_token_count else 0.0
-        report = f"{saved:,} tokens saved ({share:.0%}), {compressed} messages compressed"
-        return f"{report} after a context overflow" if plan.trigger == "overflow" else report
+        return plan.report()
 
     def plan(self, session_id: str) -> CompactionPlan | None:
         """Return the session's current plan, or None if it was never compacted."""

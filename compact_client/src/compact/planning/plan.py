@@ -236,6 +236,14 @@ class CompactionPlan:
     def records(self) -> tuple[CompactionRecord, ...]:
         return (*self.externalizations, *self.summarizations, *self.clearings, *self.drops)
 
+    def report(self) -> str:
+        """Return one line about the tokens saved and the messages compressed."""
+        saved = self.original_token_count - self.compacted_token_count
+        compressed = sum(entry.fate in ("summarized", "externalized", "dropped") for entry in self.ledger)
+        share = saved / self.original_token_count if self.original_token_count else 0.0
+        report = f"{saved:,} tokens saved ({share:.0%}), {compressed} messages compressed"
+        return f"{report} after a context overflow" if self.trigger == "overflow" else report
+
     @property
     def summary_id(self) -> str:
         """Id of the message that shows the session summary."""

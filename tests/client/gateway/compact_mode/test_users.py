@@ -82,3 +82,19 @@ def test_two_runs_with_the_same_beginning_are_two_sessions(feed: CompactorFeed):
         names.append(feed.verdict["session"])
         feed.answer(answer("chat", f"The answer of run {name}. {LONG}", name))
     assert len(set(names)) == 2
+
+
+def test_sub_agents_of_a_session_have_plans_of_their_own(feed: CompactorFeed):
+    """Their requests interleave, and each compaction is counted once."""
+    counts = []
+    for turns in range(1, 10):
+        for agent in ("main", "sub"):
+            items = history("anthropic", agent, turns)
+            headers = {"x-claude-code-session-id": "s1"} | ({"x-claude-code-agent-id": "a1"} if agent == "sub" else {})
+            body = json.dumps({"model": "claude-test", "max_tokens": 9, "messages": items}).encode()
+            sent = feed.ask("anthropic", body, headers=headers)
+            assert f"SECRET-{'main' if agent == 'sub' else 'sub'}" not in sent.decode()
+            assert feed.verdict["session"] == "s1"
+            counts.append(feed.verdict["compactions"])
+            feed.answer(answer("anthropic", "Done.", f"{agent}-{turns}"))
+    assert 2 <= sum(counts) <= 6

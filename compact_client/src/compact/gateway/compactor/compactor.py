@@ -33,6 +33,7 @@ from compact.integrations.stream_events import StreamedOverflow, StreamHead
 from compact.manager import CompactManager
 from compact.messages.codecs import get_codec
 from compact.messages.codecs.quarantine import decode_item
+from compact.planning.plan import CompactionPlan
 
 _MAX_ERROR_CHARS = 20_000
 _MAX_WORKS = 2_000
@@ -188,31 +189,33 @@ class Compactor:
         )
 
     def _prepare(self, work: _Work, api: ModelApi) -> None:
-        manager, session_id = work.call.manager, work.session.id
         try:
-            before = manager.plan(session_id)
-            items = work.call.prepare()
-            after = manager.plan(session_id)
-            body = self._new_body(work, api, items)
+            body = self._new_body(work, api, work.call.prepare())
         except Exception as error:
             log_problem("Ariadne", f"A request is not compacted: {type(error).__name__}.")
-            self._answer(work.id, "original", session_id)
+            self._answer(work.id, "original", work.session.id)
             return
-        is_compaction = after is not None and after is not before
-        self._reply(work, body, is_compaction=is_compaction)
+        self._reply(work, body)
 
-    def _reply(self, work: _Work, body: bytes | None, *, is_compaction: bool) -> None:
-        saved = 0
-        if is_compaction:
-            plan = work.call.manager.plan(work.session.id)
-            saved = max(0, plan.original_token_count - plan.compacted_token_count) if plan else 0
-            log_problem("Ariadne", f"gateway: {work.session.id}: {work.call.manager.report(work.session.id)}")
+    def _reply(self, work: _Work, body: bytes | None) -> None:
         if body is None:
             self._answer(work.id, "original", work.session.id)
             return
+        plan = self._new_plan(work)
         for start in range(0, len(body), frames.MAX_PAYLOAD_BYTES):
             self._send(frames.encode(Kind.BODY, work.id, time.time(), body[start : start + frames.MAX_PAYLOAD_BYTES]))
-        self._answer(work.id, "replace", work.session.id, compactions=int(is_compaction), saved_tokens=saved)
+        saved = max(0, plan.original_token_count - plan.compacted_token_count) if plan else 0
+        self._answer(work.id, "replace", work.session.id, compactions=int(plan is not None), saved_tokens=saved)
+        if plan is not None:
+            log_problem("Ariadne", f"gateway: {work.session.id}: {plan.report()}")
+
+    def _new_plan(self, work: _Work) -> CompactionPlan | None:
+        """Return the plan of a session if it is new. Sub-agents of a session have plans of their own."""
+        plan = work.call.manager.plan(work.session.id)
+        if plan is None or (plan.thread_id, plan.version) in work.session.plans:
+            return None
+        work.session.plans.add((plan.thread_id, plan.version))
+        return plan
 
     def _new_body(self, work: _Work, api: ModelApi, items: Sequence[Any]) -> bytes | None:
         """Return the body with other messages, or None if they are those of the agent. All other bytes stay."""
@@ -293,7 +296,7 @@ class Compactor:
             self._works.pop(work.id, None)
             self._answer(work.id, "release", work.session.id)
             return
-        self._reply(work, body, is_compaction=True)
+        self._reply(work, body)
 
     def _continue(self, number: int, earlier: int) -> None:
         """Go on with a request that is sent again."""

@@ -46,6 +46,8 @@ class CompactedSession:
         self.agent = agent
         self.credentials = {credential}
         self.tails: dict[str, Tail] = {}
+        self.plans: set[tuple[str, int]] = set()
+        """The plans that were reported, by thread and version."""
         self.size = 0
         """The bytes of the messages that it knows."""
         self._elements: dict[str, dict[bytes, Element]] = {}
