@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from client.gateway.compact_mode.conftest import Start
+from client.gateway.compact_mode.conftest import WINDOW, Start
 from client.gateway.compact_mode.test_requests import CLAUDE, conversation, post
 from compact.gateway.frames import Kind
 from gateways import Gateway, connect
@@ -60,6 +60,17 @@ def test_a_compactor_that_dies_or_hangs_is_replaced(start, provider, fault):
         lambda: post(gateway, BODY, CLAUDE)[0] == 200 and len(provider.requests[-1].messages) < 41, timeout_s=30
     )
     assert compactor_of(gateway)["restarts"] >= 1
+
+
+def test_a_request_that_was_sent_without_a_check_and_is_too_long_is_checked_after_all(start, provider):
+    """The provider rejects it while the compactor starts again. The agent waits, and sees no error."""
+    provider.window_tokens = WINDOW
+    gateway = start(deadline_s=60.0)
+    assert post(gateway, BODY, CLAUDE)[0] == 200
+    os.kill(compactor_of(gateway)["pid"], signal.SIGKILL)
+    assert post(gateway, BODY, CLAUDE)[0] == 200
+    assert len(provider.overflows) == 1
+    assert wait_until(lambda: rewrites(gateway) == ["compacted", "unavailable", "recovered"])
 
 
 def test_a_compactor_that_cannot_start_is_no_fault_of_the_agent(start, provider, tmp_path):

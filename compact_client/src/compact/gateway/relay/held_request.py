@@ -7,6 +7,7 @@ the agent.
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,6 +25,7 @@ MAX_BODY_BYTES = 32 << 20
 MAX_HELD_BYTES = 1 << 20
 _OVERFLOW_STATUSES = {400, 413, 422, 500}
 _HTTP_OK = 200
+_RESTART_POLL_S = 0.2
 STREAM_S = 2.0
 """The time that the first events of a stream are held."""
 _SIGNED = {"x-amz-content-sha256", "content-md5", "digest", "content-digest", "repr-digest", "signature"}
@@ -74,6 +76,8 @@ class HeldRequest:
         self._exchange: Exchange | None = None
         self._is_waiting = False
         """True while the compactor reads the answer."""
+        self._is_unchecked = False
+        """True if the request was sent without a verdict. It is checked after all if its provider rejects it."""
         self.id = relay.next_exchange_id()
         self._payload = relay.open_payload(head, route, upstream, target)
         self._compactor.add_json(Kind.OPEN, self.id, self._payload)
@@ -134,9 +138,9 @@ class HeldRequest:
         pieces = [body] if is_replaced else self._raw
         content = [body] if is_replaced else self._content
         exchange = self._owner.send_request(self, head, pieces, content)
-        self._raw, self._content = [], []
+        self._raw = []
         if verdict is None:
-            self._finish()
+            self.state, self._exchange, self._is_unchecked = State.IS_SENT, exchange, True
         else:
             self._hold(exchange)
 
@@ -161,6 +165,7 @@ class HeldRequest:
     def _hold(self, exchange: Exchange) -> None:
         self.state = State.IS_SENT
         self._exchange = exchange
+        self._content = []
         exchange.compactor = self._compactor
 
     def hold(self, data: bytes) -> None:
@@ -175,16 +180,49 @@ class HeldRequest:
         assert exchange is not None
         if exchange.status == 0 and not is_cut_off:
             return
-        is_stream = exchange.status == _HTTP_OK and exchange.is_event_stream
+        is_stream = exchange.status == _HTTP_OK and exchange.is_event_stream and not self._is_unchecked
         is_possible = is_stream or exchange.status in _OVERFLOW_STATUSES
         if not is_possible or is_cut_off or self._held_size > MAX_HELD_BYTES:
             self._finish()
         elif not self._is_waiting:
             self._is_waiting = True
-            longest_s = self._relay.settings.deadline_s
-            self._compactor.wait(
-                self.id, self._on_answer_verdict, STREAM_S if is_stream else longest_s, longest_s=longest_s
-            )
+            self._ask_about_answer(is_stream=is_stream)
+
+    def _ask_about_answer(self, *, is_stream: bool) -> None:
+        deadline_s = self._relay.settings.deadline_s
+        if self._is_unchecked:
+            self._ask_again(asyncio.get_running_loop().time() + deadline_s)
+            return
+        first_s = STREAM_S if is_stream else deadline_s
+        self._compactor.wait(self.id, self._on_answer_verdict, first_s, longest_s=deadline_s)
+
+    def _ask_again(self, give_up_at: float) -> None:
+        """Let a request be checked that was rejected, once there is a compactor."""
+        if self.state is not State.IS_SENT:
+            return
+        loop = asyncio.get_running_loop()
+        if self._compactor.is_running:
+            self.id = self._relay.next_exchange_id()
+            self._compactor.add_json(Kind.OPEN, self.id, self._payload)
+            for piece in self._content:
+                self._compactor.add(Kind.REQUEST_BODY, self.id, piece)
+            self._compactor.add(Kind.REQUEST_END, self.id)
+            self._compactor.wait(self.id, self._on_late_verdict, max(give_up_at - loop.time(), 0))
+        elif loop.time() < give_up_at:
+            loop.call_later(_RESTART_POLL_S, self._ask_again, give_up_at)
+        else:
+            self._finish()
+
+    def _on_late_verdict(self, verdict: Verdict | None, body: bytes) -> None:
+        if self.state is not State.IS_SENT:
+            return
+        if verdict is None or verdict["action"] != "replace" or not body:
+            self._drop("gateway")
+            self._finish()
+            return
+        self._is_unchecked = False
+        self.session = verdict["session"]
+        self._hold(self._send_again(verdict, body))
 
     def _on_answer_verdict(self, verdict: Verdict | None, body: bytes) -> None:
         if self.state is not State.IS_SENT:
@@ -192,16 +230,20 @@ class HeldRequest:
         if verdict is None or verdict["action"] != "replace" or not body:
             self._finish()
             return
-        self._held, self._held_size, self._is_waiting = [], 0, False
-        self.has_upstream_ended = False
         self.retry_of, self.id = self.id, self._relay.next_exchange_id()
-        self._note("recovered", verdict)
-        exchange = self._owner.send_again(self, self._head_for(body), body)
+        exchange = self._send_again(verdict, body)
         self._compactor.add_json(Kind.OPEN, self.id, {**self._payload, "retry_of": self.retry_of})
         self._compactor.add(Kind.REQUEST_END, self.id)
         self._hold(exchange)
 
+    def _send_again(self, verdict: Verdict, body: bytes) -> Exchange:
+        self._held, self._held_size, self._is_waiting = [], 0, False
+        self.has_upstream_ended = False
+        self._note("recovered", verdict)
+        return self._owner.send_again(self, self._head_for(body), body)
+
     def _finish(self) -> None:
+        self._content = []
         self.state = State.OVER
         self._compactor.forget(self.id)
         held, self._held = self._held, []
