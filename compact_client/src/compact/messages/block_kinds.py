@@ -215,7 +215,7 @@ _BY_KEY: Final = {name: kind for name, kind in BLOCK_KINDS.items() if kind.forma
 
 def kind_of(block: Any) -> BlockKind | None:
     """Return the row of an item or a block, or None if its kind is unknown or it is not a dict."""
-    if not isinstance(block, Mapping):
+    if not isinstance(block, (dict, Mapping)):  # The check of an abstract class is slow, and a dict does not need it.
         return None
     name = block.get("type")
     if isinstance(name, str) and name:

@@ -85,11 +85,12 @@ def without_binary(value: Any, provider: str = "") -> tuple[Any, tuple[Media, ..
     attachments: list[Media] = []
 
     def walk(item: Any) -> Any:
-        if isinstance(item, Mapping):
-            return {key: walk(nested) for key, nested in item.items()}
-        if isinstance(item, list | tuple):
-            return [walk(nested) for nested in item]
-        if not isinstance(item, str) or len(item) < _MIN_BINARY_CHARS or not is_binary(item):
+        # Most values are short texts, and `isinstance` is slow for an abstract class.
+        if not isinstance(item, str):
+            if isinstance(item, (dict, Mapping)):
+                return {key: walk(nested) for key, nested in item.items()}
+            return [walk(nested) for nested in item] if isinstance(item, list | tuple) else item
+        if len(item) < _MIN_BINARY_CHARS or not is_binary(item):
             return item
         media = describe(item, "", provider=provider)
         attachments.append(media)

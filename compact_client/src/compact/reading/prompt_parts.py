@@ -35,6 +35,7 @@ _CALL_KEYS: Final = ("function", "functionCall", "custom")
 _MCP_PREFIX: Final = "mcp__"
 _SUMMARY_MARKS: Final = (SUMMARY_TAG, SPAN_TAG, POINTER_TAG)
 _MAX_NAMES: Final = 40
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 class BlockPart(NamedTuple):
@@ -157,8 +158,11 @@ def add_up(blocks: Iterable[BlockPart], total: int | None = None) -> list[Prompt
     counts: dict[tuple[PartName, str], int] = {}
     for part, name, size in blocks:
         key = part, name
-        tokens[key] = tokens.get(key, 0) + size
-        counts[key] = counts.get(key, 0) + 1
+        if key in tokens:
+            tokens[key] += size
+            counts[key] += 1
+        else:
+            tokens[key], counts[key] = size, 1
     _merge_small(tokens, counts)
     sizes = _scale(tokens, total)
     keys = sorted(tokens, key=lambda key: (_ORDER[key[0]], -tokens[key], key[1]))
@@ -184,9 +188,12 @@ def _part(key: tuple[PartName, str], tokens: int, count: int) -> PromptPart:
 
 def _merge_small(tokens: dict[tuple[PartName, str], int], counts: dict[tuple[PartName, str], int]) -> None:
     """Merge the smallest named parts of each kind into one without a name, so that an event has a bounded size."""
-    for part in _ORDER:
-        named = sorted((key for key in tokens if key[0] == part and key[1]), key=lambda key: -tokens[key])
-        for key in named[_MAX_NAMES:]:
+    named: dict[PartName, list[tuple[PartName, str]]] = {}
+    for key in tokens:
+        if key[1]:
+            named.setdefault(key[0], []).append(key)
+    for keys in named.values():
+        for key in sorted(keys, key=lambda key: -tokens[key])[_MAX_NAMES:]:
             rest = (key[0], "")
             tokens[rest] = tokens.get(rest, 0) + tokens.pop(key)
             counts[rest] = counts.get(rest, 0) + counts.pop(key)
@@ -224,4 +231,4 @@ def _first_text(content: Any) -> str:
 
 
 def _json_tokens(value: Any) -> int:
-    return estimate_tokens(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+    return estimate_tokens(value if isinstance(value, str) else _ENCODER.encode(value))

@@ -61,8 +61,8 @@ class Thread:
 
     def set_prompt(self, messages: Iterable[LogMessage]) -> None:
         """Replace the prompt."""
-        before = self.prompt
+        before = self.prompt.keys()
         self.prompt = {message.id: message for message in messages}
-        self.former.update(name for name in before if name not in self.prompt)
-        self.former.difference_update(self.prompt)
+        self.former |= before - self.prompt.keys()
+        self.former -= self.prompt.keys()
         self.aliases = {alias: name for alias, name in self.aliases.items() if name in self.prompt}

@@ -43,8 +43,11 @@ class LogRedactor:
         if isinstance(value, str):
             return self._label(value) != value
         if isinstance(value, dict):
-            return any(self.has_secret_label(item) for item in value.values())
-        return isinstance(value, (list, tuple)) and any(map(self.has_secret_label, value))
+            value = value.values()
+        elif not isinstance(value, (list, tuple)):
+            return False
+        # Most values are numbers, in the parts of a prompt.
+        return any(not isinstance(item, (int, float)) and self.has_secret_label(item) for item in value)
 
     def clean_labels(self, event: dict[str, Any]) -> dict[str, Any]:
         """Return an event with clean names and metadata. Its payload must have been built from redacted content."""

@@ -51,7 +51,8 @@ def _class(headers: Mapping[str, str], path: str, fields: RequestFields, agent_i
     if "x-claude-code-compaction" in headers:
         return "compaction"
     schema = json.dumps(fields.get("output_config") or {})
-    if not fields.get("tools") and '"title"' in schema:
+    # The tools are most of a request, and parsed only where they decide.
+    if '"title"' in schema and not fields.get("tools"):
         return "title"
     named = headers.get("x-claude-code-request-class", "")
     if named and named not in _CLASSES:

@@ -25,6 +25,7 @@ from compact.gateway.recorder.conversation import TURNS
 from compact.gateway.recorder.exchanges import Exchange, Exchanges
 from compact.gateway.recorder.prompt import is_summary_request
 from compact.gateway.recorder.protocols import RequestBody
+from compact.gateway.recorder.request_messages import KnownPrints, RequestMessages
 from compact.gateway.recorder.response_chains import PREVIOUS, ResponseChains
 from compact.gateway.recorder.sessions import SessionFinder
 from compact.integrations.model_api import ModelApi
@@ -84,6 +85,7 @@ class Compactor:
         self._exchanges = Exchanges()
         self._sessions: SessionFinder[CompactedSession] = SessionFinder(CompactedSession)
         self._chains = ResponseChains()
+        self._prints = KnownPrints()
         self._works: dict[int, _Work] = {}
 
     def feed(self, frame: Frame) -> None:
@@ -135,7 +137,8 @@ class Compactor:
             self._answer(number, "original")
             return
         exchange.input = body
-        session, request = self._sessions.find(exchange, body)
+        messages = RequestMessages(exchange.protocol, body, self._prints)
+        session, request = self._sessions.find(exchange, body, messages)
         elements = session.read(request.agent_id, body.elements(api.items_key))
         self._drop_oldest(session)
         is_partial = not is_chained and api.is_kept_by_server(body)

@@ -21,6 +21,7 @@ from compact.gateway.recorder.prompt import Block, PromptReader, Redact, is_summ
 from compact.gateway.recorder.prompt_change import common_prefix, compare, fates_of
 from compact.gateway.recorder.protocols import Protocol, RequestBody
 from compact.gateway.recorder.protocols.base import Item
+from compact.gateway.recorder.request_messages import RequestMessages
 from compact.ledgers.foreign_compaction import Compaction
 from compact.messages.block_kinds import kind_of
 from compact.reading.call_arguments import read_arguments
@@ -113,7 +114,7 @@ class Conversation:
 
     # Requests.
 
-    def begin(self, exchange: Exchange, body: RequestBody, request: WireRequest) -> Call:
+    def begin(self, exchange: Exchange, body: RequestBody, messages: RequestMessages, request: WireRequest) -> Call:
         """Record a request whose answer has begun."""
         at = time_text(exchange.started_at)
         model = exchange.answer.model or self.protocol.model(body, exchange.head["path"])
@@ -124,7 +125,7 @@ class Conversation:
         reader = self._prompt_reader(model)
         if request.request_class not in _CONTINUING:
             reader = PromptReader(self.protocol, self._wire, self._redact, model=model)
-        call.blocks, call.fixed = reader.read(body, at), reader.fixed_parts(body)
+        call.blocks, call.fixed = reader.read(messages, at), reader.fixed_parts(body)
         if request.request_class in TURNS and self._asks_for_summary(call.blocks):
             call.request = replace(request, request_class="compaction")
         elif request.request_class in TURNS:
@@ -163,12 +164,10 @@ class Conversation:
         call.is_first = difference.change == "start" and not self.blocks
         if difference.change in ("compaction", "clear") and not is_rewritten:
             self._compact(call, difference.change)
-        elif difference.change != "append":
-            self._recorder.set_prompt((block.message for block in call.blocks), self.thread)
         if difference.change in ("compaction", "start"):
             self._summary = None
         self._read_new_blocks(call)
-        self._recorder.set_prompt((block.message for block in call.blocks), self.thread)
+        self._recorder.set_prompt([block.message for block in call.blocks], self.thread)
         name = self._name_of_call(exchange)
         call.span = self._recorder.generation(name, at=call.at, model=call.model or None, thread=self.thread)
         self.blocks = call.blocks
@@ -188,8 +187,8 @@ class Conversation:
         return name or exchange.answer.id or f"unnamed {exchange.started_at:.6f}"
 
     def _read_new_blocks(self, call: Call) -> None:
-        known = {block.name for block in self.blocks}
-        first = 0
+        first = call.kept
+        known = {block.name for block in self.blocks[first:]}
         if call.is_first:
             # The history of a conversation that began before the recorder is not news.
             first = max((index + 1 for index, item in enumerate(call.blocks) if item.role == "assistant"), default=0)
@@ -301,8 +300,10 @@ class Conversation:
         )
 
     def _has_new_summary(self, blocks: Sequence[Block]) -> bool:
-        known = {block.print for block in self.blocks}
-        return any(block.print not in known and self._is_summary(block) for block in blocks)
+        kept = common_prefix(self.blocks, blocks)
+        moved = {block.print for block in self.blocks[kept:]}
+        candidates = {block.print for block in blocks[kept:] if block.print not in moved and self._is_summary(block)}
+        return bool(candidates) and not candidates.issubset(block.print for block in self.blocks)
 
     def _is_summary(self, block: Block) -> bool:
         kind = kind_of(block.message.item)

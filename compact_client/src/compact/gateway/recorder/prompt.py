@@ -1,7 +1,8 @@
 """The prompt of one conversation as a list of content blocks.
 
-A request repeats nearly all blocks of the one before. A message whose bytes are known is not parsed again, and a block
-that is known is not hashed, redacted or counted again, so the work is in proportion to what is new.
+A request repeats nearly all blocks of the one before. Leading messages with the same bytes are recognized together by
+one digest. A later message whose bytes are known is not parsed again, and a block that is known is not hashed, redacted
+or counted again, so the work is in proportion to what is new.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from compact.agents.agent import Wire
-from compact.delivery import fast_json
 from compact.gateway.recorder.protocols import Protocol, RequestBody
 from compact.gateway.recorder.protocols.base import Item, fingerprint
+from compact.gateway.recorder.request_messages import RequestMessages
 from compact.ledgers.foreign_compaction import LogMessage
 from compact.messages import Message, content_hash
 from compact.messages.block_kinds import Content, kind_of
@@ -26,6 +27,9 @@ from compact.reading.prompt_parts import BlockPart, PartReader, parts_of_tools
 
 Redact = Callable[[Sequence[Item]], list[Item]]
 _NO_WIRE = Wire(read_request=lambda headers, path, fields: None)
+_LAST_MESSAGES = 4
+"""The messages at the end of a request in which agents move their marks."""
+_FIXED = ("system", "systemInstruction", "system_instruction", "instructions", "tools", "functions")
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +42,8 @@ class Block:
     hash: str
     """The SHA-256 of the redacted block, by which the server knows it."""
     parts: list[BlockPart]
+    tokens: int
+    """The estimate of its tokens."""
     role: str
     is_aside: bool = False
     """True for a reminder, which the agent adds, moves and removes at will."""
@@ -48,14 +54,24 @@ class Block:
     """The call that the block has the result of."""
 
     @property
-    def tokens(self) -> int:
-        """The estimate of its tokens."""
-        return sum(part.tokens for part in self.parts)
-
-    @property
     def name(self) -> str:
         """The id of the block, which is unique in its conversation."""
         return self.message.id
+
+
+_Slot = Block | tuple[Item, bytes, int]
+"""A known block, or the content of a new one with its print and its number among equal ones."""
+
+
+@dataclass(slots=True)
+class _Beginning:
+    """The leading messages of a request, which the next one most likely repeats."""
+
+    message_count: int = 0
+    digest: bytes = b""
+    block_count: int = 0
+    numbers: Counter[bytes] = field(default_factory=Counter)
+    """The number of blocks with each print."""
 
 
 class PromptReader:
@@ -67,86 +83,92 @@ class PromptReader:
         self._redact = redact
         self._codec = get_codec(protocol.format)
         self._parts = PartReader(provider=protocol.provider, model=model, read_text=self._wire.read_text)
-        self._prints: dict[bytes, tuple[bytes, ...]] = {}
-        """The prints of the blocks of each message of the last request, by the digest of its bytes."""
-        self._known: dict[tuple[bytes, int], Block] = {}
-        """The blocks of the last request and its answer, by print and number among equal ones."""
+        self._blocks: list[Block] = []
+        """The blocks of the last request and its answer."""
+        self._beginning = _Beginning()
+        """The beginning of the last request."""
         self._fixed: dict[bytes, list[BlockPart]] = {}
         """The parts of system prompt and tools, by the digest of their bytes."""
 
     def resume(self, blocks: Sequence[Block]) -> None:
         """Continue after the blocks of a prompt and its answer that another reader has read."""
-        seen: Counter[bytes] = Counter()
+        self._blocks = list(blocks)
         for block in blocks:
-            self._known[block.print, seen[block.print]] = block
-            seen[block.print] += 1
             self._parts_of(block.message.item)
         # A secret may have started in the last block.
         self._redact([blocks[-1].message.item])
 
-    def read(self, body: RequestBody, at: str) -> list[Block]:
+    def read(self, messages: RequestMessages, at: str) -> list[Block]:
         """Return the blocks of a request."""
-        seen: Counter[bytes] = Counter()
-        slots: list[Block | tuple[Item, bytes, int]] = []
-        prints_of_messages: dict[bytes, tuple[bytes, ...]] = {}
-        for raw in body.elements(self.protocol.api.items_key):
-            digest = hashlib.sha256(raw).digest()  # Takes half the time of BLAKE2 on today's processors.
-            prints, items = self._prints.get(digest), None
-            if prints is None:
-                items = self.protocol.items(fast_json.parse(bytes(raw)))
-                prints = tuple(fingerprint(self.protocol.identity(item)) for item in items)
-            prints_of_messages[digest] = prints
-            for index, name in enumerate(prints):
-                number = seen[name]
-                seen[name] += 1
-                block = self._known.get((name, number))
-                if block is not None:
-                    slots.append(block)
-                    continue
-                items = self.protocol.items(fast_json.parse(bytes(raw))) if items is None else items
-                slots.append((items[index], name, number))
-        self._prints = prints_of_messages
-        blocks = self._complete(slots, at)
-        self._remember(blocks)
+        # Forgotten until the end, so that a message that cannot be read leaves nothing that is half done.
+        beginning, self._beginning = self._beginning, _Beginning()
+        end = max(len(messages) - _LAST_MESSAGES, 0)
+        digest, end_digest = messages.digests(beginning.message_count, max(end, beginning.message_count))
+        if digest != beginning.digest:
+            beginning, (end_digest,) = _Beginning(), messages.digests(end)
+        end = max(end, beginning.message_count)
+        known = self._known_after(beginning)
+        slots = self._read_messages(messages, range(beginning.message_count, end), beginning.numbers, known)
+        block_count = beginning.block_count + len(slots)
+        slots += self._read_messages(messages, range(end, len(messages)), beginning.numbers.copy(), known)
+        blocks = [*self._blocks[: beginning.block_count], *self._complete(slots, at)]
+        for block in blocks[beginning.block_count :]:
+            block.is_answer = False
+        self._beginning = _Beginning(end, end_digest, block_count, beginning.numbers)
+        self._blocks = blocks
         return blocks
 
     def read_answer(self, items: Iterable[Item], at: str) -> list[Block]:
         """Return the blocks of an answer. The next request will most likely repeat them."""
-        seen = Counter(name for name, _ in self._known)
-        slots: list[Block | tuple[Item, bytes, int]] = []
+        seen = Counter(block.print for block in self._blocks[self._beginning.block_count :])
+        slots: list[_Slot] = []
         for item in items:
             name = fingerprint(self.protocol.identity(item))
-            slots.append((item, name, seen[name]))
+            slots.append((item, name, self._beginning.numbers[name] + seen[name]))
             seen[name] += 1
         blocks = self._complete(slots, at)
-        for block, slot in zip(blocks, slots, strict=True):
+        for block in blocks:
             block.is_answer = True
-            if isinstance(slot, tuple):
-                self._known[slot[1], slot[2]] = block
+        self._blocks = [*self._blocks, *blocks]
         return blocks
+
+    def _known_after(self, beginning: _Beginning) -> dict[tuple[bytes, int], Block]:
+        """Return the blocks of the last request and its answer after a beginning, by print and number."""
+        known: dict[tuple[bytes, int], Block] = {}
+        seen: Counter[bytes] = Counter()
+        for block in self._blocks[beginning.block_count :]:
+            known[block.print, beginning.numbers[block.print] + seen[block.print]] = block
+            seen[block.print] += 1
+        return known
+
+    def _read_messages(
+        self,
+        messages: RequestMessages,
+        indexes: range,
+        numbers: Counter[bytes],
+        known: dict[tuple[bytes, int], Block],
+    ) -> list[_Slot]:
+        """Return the blocks of some messages, and count them in `numbers`."""
+        slots: list[_Slot] = []
+        for index in indexes:
+            for position, name in enumerate(messages.prints(index)):
+                number = numbers[name]
+                numbers[name] = number + 1
+                block = known.get((name, number))
+                slots.append((messages.items(index)[position], name, number) if block is None else block)
+        return slots
 
     def fixed_parts(self, body: RequestBody) -> list[BlockPart]:
         """Return the parts of the system prompt and of the tools, which are not among the messages."""
-        names = ("system", "systemInstruction", "system_instruction", "instructions", "tools", "functions")
-        digest = hashlib.blake2b(digest_size=16)
-        for name in names:
-            digest.update(body.raw(name))
-        parts = self._fixed.get(digest.digest())
+        digest = hashlib.sha256(b",".join(map(body.raw, _FIXED))).digest()
+        parts = self._fixed.get(digest)
         if parts is None:
             system = (self._parts.read(block, "system") for block in self.protocol.system(body))
             parts = [*system, *parts_of_tools(body.get("tools") or body.get("functions"))]
-            self._fixed = {digest.digest(): parts}
+            self._fixed = {digest: parts}
         return parts
 
-    def _remember(self, blocks: Sequence[Block]) -> None:
-        seen: Counter[bytes] = Counter()
-        self._known = {}
-        for block in blocks:
-            self._known[block.print, seen[block.print]] = block
-            seen[block.print] += 1
-            block.is_answer = False
-
-    def _complete(self, slots: Sequence[Block | tuple[Item, bytes, int]], at: str) -> list[Block]:
+    def _complete(self, slots: Sequence[_Slot], at: str) -> list[Block]:
         """Create the blocks that are new. They are redacted together, so that a secret may span two of them."""
         new = [slot for slot in slots if isinstance(slot, tuple)]
         if not new:
@@ -174,6 +196,7 @@ class PromptReader:
             print_,
             content_hash(item),
             parts,
+            sum(part.tokens for part in parts),
             message.role,
             is_aside=is_aside,
             is_reasoning=_is_reasoning(message),

@@ -15,6 +15,7 @@ from compact.gateway.recorder.prompt import Block
 from compact.ledgers.foreign_compaction import LogFate
 
 _INSTRUCTIONS = {"system", "developer"}
+_STEP = 64
 Fates = Mapping[str, tuple[LogFate, str]]
 
 
@@ -30,15 +31,20 @@ class Difference:
 def compare(old: Sequence[Block], new: Sequence[Block], *, is_announced: bool) -> Difference:
     """Return the difference. `is_announced` is True if a summary was requested or the agent says that it compacted."""
     kept = common_prefix(old, new)
-    before, after = [[block for block in prompt if not block.is_aside] for prompt in (old, new)]
+    before, after = _without_asides(old[kept:]), _without_asides(new[kept:])
     sent = [block for block in before if not block.is_answer]
-    prefix = common_prefix(before, after)
-    if not sent:
+    if not sent and all(block.is_aside or block.is_answer for block in old[:kept]):
         return Difference("start", kept)
-    if prefix >= len(sent):
+    if common_prefix(before, after) >= len(sent):
         # All that was sent is still there. An answer may be repeated in parts, for example after an abort.
         return Difference("append", kept)
-    return Difference(_change_of_missing(before, after, prefix, is_announced=is_announced), kept)
+    before, after = _without_asides(old), _without_asides(new)
+    change = _change_of_missing(before, after, common_prefix(before, after), is_announced=is_announced)
+    return Difference(change, kept)
+
+
+def _without_asides(prompt: Sequence[Block]) -> list[Block]:
+    return [block for block in prompt if not block.is_aside]
 
 
 def _change_of_missing(
@@ -120,5 +126,8 @@ def _has_later(before: Sequence[Block], missing: Sequence[Block]) -> bool:
 
 def common_prefix(one: Sequence[Block], other: Sequence[Block]) -> int:
     """Return the number of leading blocks that both prompts have."""
-    length = min(len(one), len(other))
-    return next((index for index in range(length) if one[index].print != other[index].print), length)
+    length, start = min(len(one), len(other)), 0
+    # Prompts of one reader share the blocks that they have in common, and lists compare those without a step for each.
+    while start < length and one[start : start + _STEP] == other[start : start + _STEP]:
+        start += _STEP
+    return next((index for index in range(start, length) if one[index].print != other[index].print), length)

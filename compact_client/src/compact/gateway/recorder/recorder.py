@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from compact.delivery.stderr import log_problem
-from compact.events import Event, GapEvent, WarningEvent
+from compact.events import WarningEvent
 from compact.gateway.frames import Frame, Kind
 from compact.gateway.recorder.conversation import Call, time_text
 from compact.gateway.recorder.exchanges import Exchange, Exchanges
+from compact.gateway.recorder.gaps import Gaps, Reason
 from compact.gateway.recorder.protocols import RequestBody
+from compact.gateway.recorder.request_messages import KnownPrints, RequestMessages
 from compact.gateway.recorder.response_chains import ResponseChains
 from compact.gateway.recorder.session_files import SessionFiles
 from compact.gateway.recorder.session_numbers import SessionNumbers
@@ -47,7 +49,9 @@ class Recorder:
         self._numbers = numbers or SessionNumbers()
         self._files = files
         self._sessions = Sessions(load=self._load_session)
+        self._gaps = Gaps(self._put_clean)
         self._chains = ResponseChains()
+        self._prints = KnownPrints()
         self._calls: dict[str, tuple[Session, Call]] = {}
         self._clients: dict[str, str] = {}
 
@@ -66,13 +70,15 @@ class Recorder:
                 log_problem("Ariadne", f"A request was not recorded: {type(error).__name__}.")
 
     def save_idle(self) -> None:
-        """Write the sessions that wait for their users, and their numbers."""
+        """Report gaps that wait, and write the sessions that wait for their users, and their numbers."""
+        self._gaps.report_all()
         self._numbers.save()
         if self._files is not None:
             self._files.save_idle(self._sessions)
 
     def close(self) -> None:
-        """Write all sessions and their numbers."""
+        """Report gaps that wait, and write all sessions and their numbers."""
+        self._gaps.report_all()
         self._numbers.save()
         if self._files is not None:
             self._files.save_all(self._sessions)
@@ -111,14 +117,15 @@ class Recorder:
             self._add_unreadable(exchange)
             return
         exchange.input = body
-        session, request = self._sessions.find(exchange, body)
+        messages = RequestMessages(exchange.protocol, body, self._prints)
+        session, request = self._sessions.find(exchange, body, messages)
         is_known = request.agent_id in session.conversations
         conversation = session.conversation(request.agent_id, exchange.protocol)
         if not is_known and self._numbers.restore(session.id, conversation.thread):
             conversation.has_gap = True
         if request.agent_id:
             session.recorder.agent(request.agent_id, name=request.agent_type or None, at=time_text(exchange.started_at))
-        call = conversation.begin(exchange, body, request)
+        call = conversation.begin(exchange, body, messages, request)
         self._calls[exchange.id] = session, call
         session.open_calls += 1
         self._warn_uncompacted(exchange, session)
@@ -135,8 +142,8 @@ class Recorder:
         session.open_calls -= 1
         conversation = session.conversation(call.request.agent_id, exchange.protocol)
         recorded = conversation.finish(exchange, call)
-        session.note_end(call.request.agent_id)
         self._numbers.note(session.recorder, conversation.thread)
+        session.note_end(call.request.agent_id)
         self._sessions.pack_idle()
         self._send(session)
         if recorded is not None:
@@ -154,8 +161,11 @@ class Recorder:
                 self._put(session, event)
 
     def _put(self, session: Session, event: dict[str, Any]) -> None:
+        self._put_clean(session.redactor.clean_labels(event))
+
+    def _put_clean(self, event: dict[str, Any]) -> None:
         self.figures["events"] += 1
-        self._emit(session.redactor.clean_labels(event))
+        self._emit(event)
 
     def _announce(self, exchange: Exchange, session: Session) -> None:
         client = exchange.head["client"]
@@ -169,7 +179,7 @@ class Recorder:
         if reason is not None:
             text = f"A request was sent without a check of its length. {reason}"
             event = WarningEvent(severity="medium", code="compaction_skipped", message=text)
-            self._put_event(session, event, exchange.started_at)
+            self._put(session, session.events.single_event(event, at=time_text(exchange.started_at)))
 
     # Gaps.
 
@@ -178,36 +188,31 @@ class Recorder:
         numbers, size = list(gap["exchanges"]), int(gap["bytes_dropped"])
         self.figures["gaps"] += len(numbers)
         self.figures["gap_bytes"] += size
-        sessions: dict[str, tuple[Session, int]] = {}
-        for session in self._sessions_of(numbers):
-            sessions[session.id] = session, sessions.get(session.id, (session, 0))[1] + 1
-        for session, count in sessions.values():
-            for conversation in session.conversations.values():
-                conversation.has_gap = True
-            event = GapEvent(source="gateway", request_count=count, bytes_dropped=size, reason="recorder_busy")
-            self._put_event(session, event, frame.time)
-
-    def _sessions_of(self, numbers: list[int]) -> Iterator[Session]:
         for number in numbers:
             exchange = self._exchanges.forget(number)
             session, _ = self._calls.pop(exchange.id if exchange else "", (None, None))
             if session is not None:
                 session.open_calls -= 1
-            if session is None and exchange is not None:
-                session = self._sessions.find_named(exchange.headers, exchange.head["path"])
-            if session is not None:
-                yield session
+            self._note_gap(exchange, session, "recorder_busy", at=frame.time, size=size)
+            size = 0  # The frame has the sum of all its exchanges.
+        self._gaps.report(frame.time)
+
+    def _note_gap(
+        self, exchange: Exchange | None, session: Session | None, reason: Reason, *, at: float, size: int = 0
+    ) -> None:
+        """Note that a request was not recorded, and in which sessions it may be missing."""
+        if session is None and exchange is not None:
+            session = self._sessions.find_named(exchange.headers, exchange.head["path"])
+        if session is not None:
+            session.note_gap()
+            self._gaps.add(session.id, reason, at=at, size=size)
+            return
+        credential = exchange.head["credential"] if exchange is not None else None
+        self._sessions.note_gap(credential)
+        self._gaps.add_unknown(credential or "", reason, at=at, size=size)
 
     def _add_unreadable(self, exchange: Exchange) -> None:
         self.figures["unreadable"] += 1
-        session = self._sessions.find_named(exchange.headers, exchange.head["path"])
-        if session is None:
-            return
-        for conversation in session.conversations.values():
-            conversation.has_gap = True
-        reason = "body_too_large" if exchange.problem == "body_too_large" else "unreadable"
-        event = GapEvent(source="gateway", request_count=1, bytes_dropped=0, reason=reason)  # type: ignore[arg-type]
-        self._put_event(session, event, exchange.started_at)
-
-    def _put_event(self, session: Session, event: Event, seconds: float) -> None:
-        self._put(session, session.events.single_event(event, at=time_text(seconds)))
+        reason: Reason = "body_too_large" if exchange.problem == "body_too_large" else "unreadable"
+        self._note_gap(exchange, None, reason, at=exchange.started_at)
+        self._gaps.report(exchange.ended_at or exchange.started_at)

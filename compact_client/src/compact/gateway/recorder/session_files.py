@@ -36,7 +36,9 @@ MAX_BYTES = 64 * 1024 * 1024
 _MAX_FILE_BYTES = 16 * 1024 * 1024
 _INTERVAL_S = 60.0
 _MAX_SAVE_S = 2.0
-"""The longest time that one save takes. The relay waits for the recorder when it stops."""
+"""The longest time that the last save takes. The relay waits for the recorder when it stops."""
+_MAX_IDLE_SAVE_S = 0.05
+"""The longest time that another save takes, beside the one file that it writes in any case."""
 _HEAD = b"ariadne session 1\n"
 _CODE_BYTES = 32
 _LEVEL = 1
@@ -64,11 +66,12 @@ class SessionFiles:
     def save_idle(self, sessions: Iterable[Session]) -> None:
         """Write sessions that have changed and wait for their user, each at most once per minute."""
         now = time.monotonic()
-        self._save(
+        waiting = (
             session
             for session in sessions
             if not session.open_calls and now - self._saved.get(session.id, -_INTERVAL_S) >= _INTERVAL_S
         )
+        self._save(waiting, max_s=_MAX_IDLE_SAVE_S)
 
     def save_all(self, sessions: Iterable[Session]) -> None:
         """Write all sessions that have changed. One that ends within a request is forgotten: its answer is missing."""
@@ -77,7 +80,7 @@ class SessionFiles:
             if session.open_calls:
                 with contextlib.suppress(OSError):
                     self._path(session.agent.name if session.agent else "", session.id).unlink(missing_ok=True)
-        self._save(session for session in reversed(listed) if not session.open_calls)
+        self._save((session for session in reversed(listed) if not session.open_calls), max_s=_MAX_SAVE_S)
 
     def load(self, agent: str, session_id: str) -> Session | None:
         """Return a session that an earlier recorder has written, if it can be read."""
@@ -97,8 +100,8 @@ class SessionFiles:
                 path.replace(path.with_suffix(".unreadable"))
             return None
 
-    def _save(self, sessions: Iterable[Session]) -> None:
-        deadline = time.monotonic() + _MAX_SAVE_S
+    def _save(self, sessions: Iterable[Session], *, max_s: float) -> None:
+        deadline = time.monotonic() + max_s
         count = 0
         for session in sessions:
             # A session without a name is found by its content, which would need all files in memory.

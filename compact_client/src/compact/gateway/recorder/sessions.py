@@ -18,12 +18,11 @@ from typing import Protocol as TypingProtocol
 
 from compact.agents.agent import Agent, RequestFields, Wire, WireRequest
 from compact.agents.registry import AGENTS
-from compact.delivery import fast_json
 from compact.gateway.recorder.compressed_object import Packed
 from compact.gateway.recorder.conversation import Conversation
 from compact.gateway.recorder.exchanges import Exchange
 from compact.gateway.recorder.protocols import PROTOCOLS, Protocol, RequestBody
-from compact.gateway.recorder.protocols.base import fingerprint
+from compact.gateway.recorder.request_messages import RequestMessages
 from compact.ledgers.inferred_ledger import seal_messages
 from compact.recording import SessionEvents, SessionRecorder
 from compact.redaction.log_content import LogRedactor
@@ -75,6 +74,8 @@ class Session:
         self.tails: dict[str, Tail] = {}
         self.tokens = 0
         """The estimated tokens of its prompts."""
+        self._has_gap = False
+        """True if a request may be missing since its prompts were compressed."""
         recorder = SessionRecorder(agent.name if agent else protocol.name, protocol.format)
         recorder.session_id = session_id
         events = SessionEvents(recorder, session_id=session_id, mask=seal_messages)
@@ -95,7 +96,7 @@ class Session:
         session = cls.__new__(cls)
         session.id, session.agent, session.credentials = session_id, agent, credentials
         session.tails, session.tokens, session.redactor = tails, tokens, redactor
-        session.is_changed, session.open_calls = False, 0
+        session.is_changed, session.open_calls, session._has_gap = False, 0, False
         session._content = content
         return session
 
@@ -115,6 +116,10 @@ class Session:
         if isinstance(self._content, Packed):
             self._content = self._content.unpack()
         assert isinstance(self._content, _Content)
+        if self._has_gap:
+            self._has_gap = False
+            for conversation in self._content.conversations.values():
+                conversation.has_gap = True
         return self._content
 
     @property
@@ -132,12 +137,16 @@ class Session:
         """The conversations by agent. That of the main agent has no name."""
         return self.content.conversations
 
+    def note_gap(self) -> None:
+        """Note that a request may be missing in each of its conversations."""
+        self._has_gap = True
+
     def note_end(self, agent_id: str) -> None:
         """Remember the end of a conversation after a request."""
         conversations = self.conversations
         self.is_changed = True
         self.tails[agent_id] = _tail_of(conversations[agent_id])
-        self.tokens = sum(block.tokens for item in conversations.values() for block in item.blocks)
+        self.tokens = sum(sum([block.tokens for block in item.blocks]) for item in conversations.values())
 
     def pack(self) -> None:
         """Compress the prompts until they are needed."""
@@ -203,7 +212,7 @@ class SessionFinder(Generic[S]):
     def __iter__(self) -> Iterator[S]:
         return iter(self._sessions.values())
 
-    def find(self, exchange: Exchange, body: RequestBody) -> tuple[S, WireRequest]:
+    def find(self, exchange: Exchange, body: RequestBody, messages: RequestMessages) -> tuple[S, WireRequest]:
         """Return the session of a request, and what its agent says about it."""
         agent, request = read_request(exchange.headers, exchange.head["path"], body)
         credential = exchange.head["credential"]
@@ -212,8 +221,8 @@ class SessionFinder(Generic[S]):
             session = self._find_given(given, agent if request else None, exchange.protocol, credential)
             return session, request or WireRequest(session_id=given)
         if request is not None:
-            return self._find_by_name(agent, request, exchange, body, credential), request
-        session = self._find_continued(exchange.protocol, body, credential) or self._open_unnamed(exchange, credential)
+            return self._find_by_name(agent, request, exchange, messages, credential), request
+        session = self._find_continued(messages, credential) or self._open_unnamed(exchange, credential)
         return session, WireRequest(session_id=session.id)
 
     def find_named(self, headers: Mapping[str, str], path: str) -> S | None:
@@ -234,13 +243,13 @@ class SessionFinder(Generic[S]):
         return session
 
     def _find_by_name(
-        self, agent: Agent | None, request: WireRequest, exchange: Exchange, body: RequestBody, credential: str
+        self, agent: Agent | None, request: WireRequest, exchange: Exchange, messages: RequestMessages, credential: str
     ) -> S:
         name = agent.name if agent else ""
         session = self._find_known(name, request.session_id)
         session_id = request.session_id
         if session is not None and credential not in session.credentials:
-            if self._repeats(session, request, exchange.protocol, body):
+            if self._repeats(session, request, messages):
                 session.credentials.add(credential)
             else:
                 session_id = f"{session_id}-{_digest(credential, session_id)[:8]}"
@@ -267,20 +276,21 @@ class SessionFinder(Generic[S]):
             self._sessions.popitem(last=False)
         return session
 
-    def _repeats(self, session: S, request: WireRequest, protocol: Protocol, body: RequestBody) -> bool:
-        tail = session.tails.get(request.agent_id)
-        return tail is not None and _continues(tail, prints_of(protocol, body))
+    def _repeats(self, session: S, request: WireRequest, messages: RequestMessages) -> bool:
+        tail, prints = session.tails.get(request.agent_id), messages.all_prints()
+        return tail is not None and _continues(tail, prints, frozenset(prints))
 
-    def _find_continued(self, protocol: Protocol, body: RequestBody, credential: str) -> S | None:
+    def _find_continued(self, messages: RequestMessages, credential: str) -> S | None:
         """Return the session without a name that a request continues: of several, the one with most in common."""
-        prints = prints_of(protocol, body)
+        prints = messages.all_prints()
+        distinct = frozenset(prints)
         best: tuple[int, S] | None = None
         for session in reversed(self._sessions.values()):
             if session.agent is not None or credential not in session.credentials:
                 continue
             for tail in session.tails.values():
-                if tail.protocol is protocol and _continues(tail, prints):
-                    shared = len(set(prints) & {*tail.sent, *tail.answer})
+                if tail.protocol is messages.protocol and _continues(tail, prints, distinct):
+                    shared = len(distinct & {*tail.sent, *tail.answer})
                     if best is None or shared > best[0]:
                         best = shared, session
         if best is None:
@@ -299,6 +309,12 @@ class Sessions(SessionFinder[Session]):
         load: Callable[[str, str], Session | None] = lambda agent, session_id: None,
     ) -> None:
         super().__init__(Session, max_sessions=max_sessions, load=load)
+
+    def note_gap(self, credential: str | None) -> None:
+        """Note that a request may be missing in the sessions without a name of a credential, or in all of all users."""
+        for session in self._sessions.values():
+            if credential is None or (session.agent is None and credential in session.credentials):
+                session.note_gap()
 
     def pack_idle(self) -> None:
         """Compress the sessions that were used longest ago, if the others take too much memory."""
@@ -322,13 +338,6 @@ def read_request(
             return agent, request
     name = fields.get("prompt_cache_key")
     return None, WireRequest(session_id=name) if isinstance(name, str) and name else None
-
-
-def prints_of(protocol: Protocol, body: RequestBody) -> list[bytes]:
-    """Return the prints of all blocks of a request."""
-    elements = body.elements(protocol.api.items_key)
-    items = (item for raw in elements for item in protocol.items(fast_json.parse(bytes(raw))))
-    return [fingerprint(protocol.identity(item)) for item in items]
 
 
 def _drop_masked(content: _Content) -> None:
@@ -356,14 +365,15 @@ def tail_of(protocol: Protocol, sent: Iterable[bytes], answer: Iterable[tuple[by
     )
 
 
-def _continues(tail: Tail, prints: Sequence[bytes]) -> bool:
+def _continues(tail: Tail, prints: Sequence[bytes], distinct: frozenset[bytes]) -> bool:
     """Return True if a prompt repeats an earlier one with its answer, or at least an answer that is long enough."""
     if not tail.sent:
         return False
-    if tuple(prints[: len(tail.sent)]) == tail.sent:
+    # There may be hundreds of sessions, so the whole prompt is compared only if it has the last block.
+    if tail.sent[-1] in distinct and tuple(prints[: len(tail.sent)]) == tail.sent:
         # The same request again is a retry if there was no answer, and otherwise another run with the same beginning.
         return not tail.answer or len(prints) > len(tail.sent)
-    return not tail.distinct.isdisjoint(prints)
+    return not tail.distinct.isdisjoint(distinct)
 
 
 def _digest(*parts: str) -> str:

@@ -19,6 +19,8 @@ _BUFFER_COST = 56
 _GAP_IDS = 1_000
 _GAP_ROOM = 32_768
 """The room for a GAP frame with that many ids."""
+_BODY_SHARE = 7 / 8
+"""The part of the queue that bodies may fill. The rest is for heads, which say in which session a gap is."""
 _END_KINDS = {Kind.REQUEST_END, Kind.ANSWER_END}
 
 
@@ -50,7 +52,8 @@ class FrameQueue:
         """Add a frame, or drop it and the rest of its exchange."""
         if kind is Kind.OPEN:
             self._open[exchange] = 0
-        if exchange in self._dropped or self.size + len(payload) + 2 * _BUFFER_COST > self._limit:
+        limit = self._limit if kind is Kind.OPEN else self._limit * _BODY_SHARE
+        if exchange in self._dropped or self.size + len(payload) + 2 * _BUFFER_COST > limit:
             self._drop(exchange, len(payload))
         else:
             self.add_gaps(time)

@@ -96,10 +96,9 @@ class RequestBody:
             self._decoded[name] = None if raw is None else fast_json.parse(bytes(raw))
         return self._decoded[name]
 
-    def raw(self, name: str) -> bytes:
+    def raw(self, name: str) -> msgspec.Raw | bytes:
         """Return the JSON of a field, or no bytes."""
-        raw = self._fields.get(name)
-        return b"" if raw is None else bytes(raw)
+        return self._fields.get(name, b"")
 
     def elements(self, name: str) -> Sequence[msgspec.Raw]:
         """Return the JSON of each element of a list. A single value is a list of one."""
@@ -109,9 +108,11 @@ class RequestBody:
         if raw is None:
             return ()
         try:
-            return _decode_list(raw)
+            elements = _decode_list(raw)
         except msgspec.ValidationError:
-            return (raw,)
+            elements = [raw]
+        self._lists[name] = elements
+        return elements
 
     def replace_list(self, name: str, elements: Sequence[msgspec.Raw]) -> None:
         """Set the elements of a list that the request only refers to."""
