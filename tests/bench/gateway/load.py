@@ -2,6 +2,7 @@
 
     python tests/bench/gateway/load.py provider                # prints its port
     python tests/bench/gateway/load.py streams '{"direct": "http://…", …}' …
+    python tests/bench/gateway/load.py sessions '"http://…"' …
 
 Streams arrive spread over the run, and each arrival goes to the next target in turn, so that all targets share the same
 seconds of the machine. A chunk carries the provider's clock (CLOCK_MONOTONIC is one for all processes of a machine).
@@ -10,7 +11,9 @@ seconds of the machine. A chunk carries the provider's clock (CLOCK_MONOTONIC is
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import random
 import struct
 import sys
 import time
@@ -28,6 +31,17 @@ _STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encod
 _SHORT = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 
 
+_ANSWER = {"role": "assistant", "content": [{"type": "text", "text": "The tests of this step pass now."}]}
+_USAGE = {"input_tokens": 25_000, "output_tokens": 12}
+_numbers = itertools.count(1)
+
+
+def _message() -> bytes:
+    message = {"id": f"msg_{next(_numbers)}", "type": "message", "model": "claude-test", "usage": _USAGE, **_ANSWER}
+    data = json.dumps(message).encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(data), data)
+
+
 class Provider(asyncio.Protocol):
     """Answers a request whose path ends with `stream` with chunks, and any other with a short document."""
 
@@ -35,6 +49,7 @@ class Provider(asyncio.Protocol):
         self._transport = transport
         self._buffer = b""
         self._missing = 0
+        self._target = b""
         self._is_stream = False
 
     def data_received(self, data: bytes) -> None:
@@ -47,12 +62,15 @@ class Provider(asyncio.Protocol):
                 return
             head, body = self._buffer[:end], self._buffer[end:]
             self._buffer = b""
-            self._is_stream = b"stream" in head.split(b"\r\n", 1)[0]
+            self._target = head.split(b"\r\n", 1)[0]
+            self._is_stream = b"kind=stream" in self._target
             length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
             self._missing = length - len(body)
         if self._missing == 0:
             if self._is_stream:
                 self._task = asyncio.ensure_future(self._stream())
+            elif b"message" in self._target:
+                self._transport.write(_message())
             else:
                 self._transport.write(_SHORT)
 
@@ -102,9 +120,10 @@ class Stream(asyncio.Protocol):
             self.done.set_exception(exc or ConnectionError("The connection was closed."))
 
 
-def request(url: str, path: str, body: bytes) -> tuple[str, int, bytes]:
+def request(url: str, path: str, body: bytes, session: str = "") -> tuple[str, int, bytes]:
     parts = urlsplit(url)
     head = f"POST {parts.path}/v1/messages?kind={path} HTTP/1.1\r\nHost: {parts.netloc}\r\nx-api-key: k\r\n"
+    head += f"x-claude-code-session-id: {session}\r\n" if session else ""
     return parts.hostname or "", parts.port or 80, f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
@@ -177,6 +196,49 @@ async def rate(url: str, size: int, connections: int, seconds: float) -> float:
     return sum(counts) / seconds
 
 
+def prompts(size: int, name: str, count: int) -> list[bytes]:
+    """Requests of a session, each with an answer and a message more than the one before, in about `size` bytes."""
+    words = [f"{word}{number}" for number in range(400) for word in ("build", "invoice", "ledger", "path/to")]
+    choose = random.Random(name).choices
+    messages = [
+        {"role": "user" if index % 2 == 0 else "assistant", "content": " ".join(choose(words, k=105))}
+        for index in range(size // 1_000 | 1)
+    ]
+    bodies = []
+    for number in range(count):
+        bodies.append(json.dumps({"model": "claude-test", "max_tokens": 10, "messages": messages}).encode())
+        messages += [_ANSWER, {"role": "user", "content": f"Next step {number}: {' '.join(choose(words, k=60))}"}]
+    return bodies
+
+
+async def sessions(url: str, size: int, count: int, per_second: float, seconds: float, length: int) -> dict[str, Any]:
+    """Send requests of `count` agents at an even rate. Each agent starts another session after `length` requests."""
+    each = int(per_second * seconds / count)
+    wires = []
+    for agent in range(count):
+        names = [f"bench-{time.time_ns()}-{agent}-{start}" for start in range(0, each, length)]
+        bodies = [(name, body) for name in names for body in prompts(size, name, length)][:each]
+        wires.append([request(url, "message", body, name)[2] for name, body in bodies])
+    host, port, _ = request(url, "message", b"")
+    loop = asyncio.get_running_loop()
+    start = loop.time() + 0.5
+    late = []
+
+    async def one(agent: int) -> None:
+        reader, writer = await asyncio.open_connection(host, port)
+        for number, wire in enumerate(wires[agent]):
+            due = start + (number * count + agent) / per_second
+            await asyncio.sleep(due - loop.time())
+            late.append(loop.time() - due)
+            writer.write(wire)
+            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0]))
+        writer.close()
+
+    await asyncio.gather(*(one(agent) for agent in range(count)))
+    return {"sent": each * count, "seconds": loop.time() - start, "late_p99_ms": at(sorted(late), 0.99) * 1e3}
+
+
 def summary(items: list[Stream]) -> dict[str, float]:
     first = sorted(stream.first_byte * 1e3 for stream in items)
     delays = sorted(delay * 1e3 for stream in items for delay in stream.delays)
@@ -197,5 +259,5 @@ if __name__ == "__main__":
         uvloop.run(provide())
     else:
         arguments = [json.loads(item) for item in sys.argv[2:]]
-        function = {"streams": streams, "burst": burst, "rate": rate}[mode]
+        function = {"streams": streams, "burst": burst, "rate": rate, "sessions": sessions}[mode]
         print(json.dumps(uvloop.run(function(*arguments))))

@@ -54,15 +54,6 @@ def load(mode: str, *arguments: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def provider() -> Iterator[str]:
-    process = subprocess.Popen([sys.executable, str(LOAD), "provider"], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-    process.kill()
-    process.communicate()
-
-
-@pytest.fixture(scope="module")
 def nginx(provider: str) -> Iterator[tuple[str, psutil.Process]]:
     with tempfile.TemporaryDirectory() as directory, reserve_port() as port:
         config = Path(directory, "nginx.conf")
