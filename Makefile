@@ -40,7 +40,7 @@ test-client: $(VENV)/.dev $(CLIENT_VENV)/.ready ## run the client tests against 
 test-matrix: $(VENV)/.dev ## test the oldest and newest version of each optional package, which takes minutes
 	@$(BIN)/python -m tools.version_matrix $(MATRIX)
 
-test-agents: $(VENV)/.dev ## run real agents from npm, in pinned versions, behind the gateway
+test-agents: $(VENV)/.dev ## run real agents and SDKs, in pinned versions, behind the gateway
 	@$(BIN)/python -m pytest tests/real_agents -p no:cacheprovider $(PYTEST_ARGS)
 
 test-release: $(VENV)/.dev ## build both distributions, install them into a clean environment and run them

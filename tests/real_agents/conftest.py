@@ -1,7 +1,7 @@
-"""Real agents from npm, in pinned versions, each with a home of its own, against a scripted provider on loopback.
+"""Real agents and SDKs, in pinned versions, each with a home of its own, against a scripted provider on loopback.
 
-`make test-agents` runs these. The packages are installed into `.agents/`, and tests are skipped with a reason if the
-registry is unreachable.
+`make test-agents` runs these. Packages of npm and PyPI are installed into `.agents/`, and tests are skipped with a
+reason if the registry is unreachable.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ PACKAGES = {
     "inspector": ("@modelcontextprotocol/inspector@0.15.0", "mcp-inspector-cli"),
     "opencode": ("opencode-ai@1.18.33", "opencode"),
 }
+AGENTS = {command for _, command in PACKAGES.values()}
 
 
 @dataclass
@@ -46,10 +48,11 @@ class Seen:
 
 @dataclass
 class Provider:
-    """Speaks Messages and Responses, streamed, with a fixed answer. It accepts no websocket."""
+    """Speaks all four APIs, streamed, with a fixed text. It accepts no websocket."""
 
     upgrade_status: int = 426
     requests: list[Seen] = field(default_factory=list)
+    answers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def __post_init__(self) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -92,16 +95,30 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
             self._send(b'{"data": [], "models": []}', "application/json")
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            body = self._read_body()
             self._record(body)
-            if "count_tokens" in self.path:
+            path = self.path.partition("?")[0]
+            answer = next((answer for end, answer in STREAMS.items() if path.endswith(end)), None)
+            if "count_tokens" in path:
                 self._send(b'{"input_tokens": 10}', "application/json")
-            elif self.path.partition("?")[0].endswith("/messages"):
-                self._send(_messages(), "text/event-stream")
-            elif self.path.endswith("/responses"):
-                self._send(_responses(), "text/event-stream")
+            elif path.endswith(":countTokens"):
+                self._send(b'{"totalTokens": 10}', "application/json")
+            elif path.endswith(":generateContent"):
+                self._send(json.dumps(_gemini(next(provider.answers))[-1]).encode(), "application/json")
+            elif answer is not None:
+                self._send_events(answer(next(provider.answers)))
             else:
                 self._send(b"{}", "application/json")
+
+        def _read_body(self) -> bytes:
+            if self.headers.get("transfer-encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("content-length") or 0))
+            body = b""
+            while size := int(self.rfile.readline(), 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            return body
 
         def _record(self, body: bytes) -> None:
             provider.requests.append(Seen(self.command, self.path, self.headers.items(), body))
@@ -114,41 +131,92 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
             if self.command != "HEAD":
                 self.wfile.write(data)
 
+        def _send_events(self, events: list[dict[str, Any] | str]) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
+            for event in events:
+                data = _event(event)
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+            self.wfile.write(b"0\r\n\r\n")
+
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
     return Handler
 
 
-def _events(events: list[dict[str, Any]]) -> bytes:
-    return b"".join(f"event: {item['type']}\ndata: {json.dumps(item)}\n\n".encode() for item in events)
+Events = list[dict[str, Any] | str]
 
 
-def _messages() -> bytes:
+def _event(event: dict[str, Any] | str) -> bytes:
+    if isinstance(event, str):
+        return f"data: {event}\n\n".encode()
+    name = f"event: {event['type']}\n" if "type" in event else ""
+    return f"{name}data: {json.dumps(event)}\n\n".encode()
+
+
+def _messages(number: int) -> Events:
     usage = {"input_tokens": 10, "output_tokens": 1}
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": [],
-               "stop_reason": None, "stop_sequence": None, "usage": usage}  # fmt: skip
-    return _events([
+    message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
+               "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}  # fmt: skip
+    return [
         {"type": "message_start", "message": message},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "All done."}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "All "}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "done."}},
         {"type": "content_block_stop", "index": 0},
         {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": usage},
         {"type": "message_stop"},
-    ])  # fmt: skip
+    ]
 
 
-def _responses() -> bytes:
-    item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+def _responses(number: int) -> Events:
+    item = {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed",
             "content": [{"type": "output_text", "text": "All done.", "annotations": []}]}  # fmt: skip
     usage = {"input_tokens": 10, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 1,
              "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 11}  # fmt: skip
-    response = {"id": "resp_1", "object": "response", "status": "completed", "output": [item], "usage": usage}
-    return _events([
-        {"type": "response.created", "response": {**response, "status": "in_progress", "output": []}},
+    response = {"id": f"resp_{number}", "object": "response", "created_at": 1, "model": "gpt-5", "status": "completed",
+                "output": [item], "usage": usage}  # fmt: skip
+    part = {"item_id": item["id"], "output_index": 0, "content_index": 0}
+    events: Events = [
+        {"type": "response.created", "response": {**response, "status": "in_progress", "output": [], "usage": None}},
+        {"type": "response.output_item.added", "output_index": 0, "item": {**item, "content": []}},
+        {"type": "response.content_part.added", **part, "part": {"type": "output_text", "text": "", "annotations": []}},
+        {"type": "response.output_text.delta", **part, "delta": "All done."},
+        {"type": "response.output_text.done", **part, "text": "All done."},
         {"type": "response.output_item.done", "output_index": 0, "item": item},
         {"type": "response.completed", "response": response},
-    ])  # fmt: skip
+    ]
+    return [{**event, "sequence_number": index} for index, event in enumerate(events)]  # type: ignore[dict-item]
+
+
+def _chat(number: int) -> Events:
+    common = {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "created": 1, "model": "gpt-5"}
+    usage = {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}
+    pieces = ({"role": "assistant", "content": "All "}, {"content": "done."}, {})
+    reasons = (None, None, "stop")
+    chunks: Events = [
+        {**common, "choices": [{"index": 0, "delta": piece, "finish_reason": reason}]}
+        for piece, reason in zip(pieces, reasons, strict=True)
+    ]
+    return [*chunks, {**common, "choices": [], "usage": usage}, "[DONE]"]
+
+
+def _gemini(number: int) -> Events:
+    common = {"modelVersion": "gemini-2.5-pro", "responseId": f"response-{number}"}
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 1, "totalTokenCount": 11}
+    candidate = {"content": {"role": "model", "parts": [{"text": "All done."}]}, "finishReason": "STOP", "index": 0}
+    return [{**common, "candidates": [candidate], "usageMetadata": usage}]
+
+
+STREAMS: dict[str, Callable[[int], Events]] = {
+    "/messages": _messages,
+    "/responses": _responses,
+    "/chat/completions": _chat,
+    ":streamGenerateContent": _gemini,
+}
 
 
 @pytest.fixture
@@ -173,6 +241,7 @@ class RealAgent:
             "PATH": f"{self.executable.parent}:{os.environ['PATH']}",
             "HOME": str(self.home), "CODEX_HOME": str(self.home), "XDG_STATE_HOME": str(self.home / "state"),
             "ANTHROPIC_API_KEY": "sk-ant-dummy", "OPENAI_API_KEY": "sk-dummy", "CODEX_API_KEY": "sk-dummy",
+            "GEMINI_API_KEY": "dummy",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "TERM": "dumb",
             **(variables or {}),
         }  # fmt: skip
@@ -186,8 +255,37 @@ class RealAgent:
         self, port: int, options: list[str], *arguments: str, variables: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run it with `compactctl run`."""
-        command = (sys.executable, "-m", "compact.cli", "run", "--port", str(port), *options, self.executable.name)
+        name = self.executable.name
+        agent = (name,) if name in AGENTS else ("--", str(self.executable))
+        command = (sys.executable, "-m", "compact.cli", "run", "--port", str(port), *options, *agent)
         return self.run(*arguments, variables=variables, prefix=command)
+
+
+def install_node(*packages: str) -> Path:
+    """Return a folder with these packages of npm, or skip the test."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm is not installed")
+    arguments = [npm, "install", "--no-audit", "--no-fund", "--prefix"]
+    return _install(arguments, packages)
+
+
+def install_python(*packages: str) -> Path:
+    """Return a folder with these packages of PyPI, or skip the test."""
+    return _install([sys.executable, "-m", "pip", "install", "--quiet", "--target"], packages)
+
+
+def _install(command: list[str], packages: tuple[str, ...]) -> Path:
+    directory = ROOT / ".agents" / "+".join(package.replace("/", "+") for package in packages)
+    mark = directory / "installed"
+    if not mark.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        arguments = [*command, str(directory), *packages]
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=600, check=False)
+        if done.returncode:
+            pytest.skip(f"{', '.join(packages)} cannot be installed: {done.stderr.strip()[-300:]}")
+        mark.touch()
+    return directory
 
 
 @pytest.fixture
@@ -196,17 +294,7 @@ def install(tmp_path: Path) -> Any:
 
     def install_agent(name: str, home: str) -> RealAgent:
         package, command = PACKAGES[name]
-        npm = shutil.which("npm")
-        if npm is None:
-            pytest.skip("npm is not installed")
-        directory = ROOT / ".agents" / package.replace("/", "+")
-        executable = directory / "node_modules/.bin" / command
-        if not executable.exists():
-            directory.mkdir(parents=True, exist_ok=True)
-            arguments = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(directory), package]
-            done = subprocess.run(arguments, capture_output=True, text=True, timeout=600, check=False)
-            if done.returncode:
-                pytest.skip(f"{package} cannot be installed: {done.stderr.strip()[-300:]}")
+        executable = install_node(package) / "node_modules/.bin" / command
         (tmp_path / home).mkdir()
         return RealAgent(executable, tmp_path / home)
 

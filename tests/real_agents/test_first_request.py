@@ -14,7 +14,7 @@ from real_agents.conftest import Provider, RealAgent, Seen
 FIRST_PARTY = {"_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL": "1"}
 _CHANGING = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|127\.0\.0\.1:\d+|\d{4}-\d\d-\d\d[T ][\d:.]+Z?"
-    r"|\b1[78]\d{8,11}\b|[0-9a-f]{64}|cc_version=[\w.]+|cch=\w+|home-\w+"
+    r"|\b1[78]\d{8,11}\b|[0-9a-f]{64}|cc_version=[\w.]+|cch=\w+|home-\w+|ses_\w+"
 )
 
 
@@ -100,3 +100,60 @@ def test_codex_sends_what_it_sends_without_us(install, is_http_only):
         compare(direct, through, "/v1/responses")
         upgrades = [sum(bool(item.header("upgrade")) for item in p.requests) for p in (direct, through)]
         assert upgrades == [1, 0 if is_http_only else 1]
+
+
+def test_gemini_cli_sends_what_it_sends_without_us(install):
+    """With an API key that its settings name as the way to log in."""
+    prompt = ("-p", "Say hello.", "-m", "gemini-2.5-pro")
+    trust = {"GEMINI_CLI_TRUST_WORKSPACE": "true"}
+    with Provider() as direct, Provider() as through, reserve_port() as port:
+        agent = with_gemini_key(install("gemini", "home-a"))
+        done = agent.run(*prompt, variables={**trust, "GOOGLE_GEMINI_BASE_URL": direct.url})
+        assert "All done." in done.stdout, done.stderr
+        agent = with_gemini_key(install("gemini", "home-b"))
+        done = agent.run_behind_gateway(port, ["--upstream", f"gemini={through.url}"], *prompt, variables=trust)
+        assert "All done." in done.stdout, done.stderr
+        compare(direct, through, ":streamGenerateContent")
+
+
+def test_gemini_cli_takes_no_address_with_a_key_that_its_settings_do_not_name(install):
+    """The reason for the hint of `run gemini`. If this fails, a new version no longer needs it."""
+    with Provider() as provider, reserve_port() as port:
+        agent: RealAgent = install("gemini", "home-a")
+        options = ["--upstream", f"gemini={provider.url}"]
+        done = agent.run_behind_gateway(
+            port, options, "-p", "Say hello.", variables={"GEMINI_CLI_TRUST_WORKSPACE": "true"}
+        )
+        assert not provider.requests
+        assert "Invalid auth method selected" in done.stderr
+        assert "choose Use Gemini API Key once" in done.stderr
+
+
+def with_gemini_key(agent: RealAgent) -> RealAgent:
+    """Write what Gemini CLI writes when its user chooses an API key."""
+    settings = agent.home / ".gemini/settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps({"security": {"auth": {"selectedType": "gemini-api-key"}}}))
+    return agent
+
+
+def test_opencode_sends_what_it_sends_without_us(install):
+    """The call for a title beside the prompt included. Both are sent at the same time, in any order."""
+    prompt = ("run", "-m", "anthropic/claude-sonnet-4-5", "Say hello.")
+    with Provider() as direct, Provider() as through, reserve_port() as port:
+        agent: RealAgent = install("opencode", "home-a")
+        providers = {"anthropic": "/v1", "openai": "/v1", "google": "/v1beta"}
+        config = {name: {"options": {"baseURL": direct.url + path}} for name, path in providers.items()}
+        variables = {"OPENCODE_CONFIG_CONTENT": json.dumps({"provider": config})}
+        done = agent.run(*prompt, variables=variables)
+        assert "All done." in done.stdout, done.stderr
+        agent = install("opencode", "home-b")
+        done = agent.run_behind_gateway(port, ["--upstream", f"anthropic={through.url}"], *prompt)
+        assert "All done." in done.stdout, done.stderr
+        for provider in (direct, through):
+            provider.requests.sort(key=lambda seen: len(seen.body))
+        assert len(direct.requests) == len(through.requests) == 2
+        compare(direct, through, "/v1/messages")
+        for provider in (direct, through):
+            provider.requests.reverse()
+        compare(direct, through, "/v1/messages")

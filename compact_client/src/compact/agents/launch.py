@@ -43,6 +43,8 @@ class Launch:
     more_variables: Callable[[Address, Environment], Mapping[str, str]] = lambda address, environment: {}
     arguments: Callable[[Address, Environment], Sequence[str]] = lambda address, environment: ()
     """Returns the arguments before the user's."""
+    hint: str = ""
+    """A sentence about what the user can do if nothing arrives, or the empty string."""
 
 
 ANY_COMMAND = Launch(

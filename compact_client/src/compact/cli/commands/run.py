@@ -164,9 +164,8 @@ def _open_page(lease: Lease, process: subprocess.Popen[bytes]) -> None:
 def _print_page(lease: Lease, launch: Launch) -> None:
     answer = _session(lease)
     if not answer["requests"]:
-        sys.stderr.write(
-            f"\n{launch.title} sent nothing through the gateway. Settings of its own may name another address.\n"
-        )
+        reason = f"Settings of its own may name another address. {launch.hint}".rstrip()
+        sys.stderr.write(f"\n{launch.title} sent nothing through the gateway. {reason}\n")
         return
     if compactions := answer.get("compactions"):
         # Not before: a line in the terminal would disturb the agent's own screen.
