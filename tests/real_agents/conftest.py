@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from receiver import Receiver
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {
@@ -37,6 +38,7 @@ AGENTS = {command for _, command in PACKAGES.values()}
 class Seen:
     """One request, as it arrived."""
 
+    version: str
     method: str
     path: str
     headers: list[tuple[str, str]]
@@ -121,7 +123,7 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
             return body
 
         def _record(self, body: bytes) -> None:
-            provider.requests.append(Seen(self.command, self.path, self.headers.items(), body))
+            provider.requests.append(Seen(self.request_version, self.command, self.path, self.headers.items(), body))
 
         def _send(self, data: bytes, content_type: str) -> None:
             self.send_response(200)
@@ -217,6 +219,29 @@ STREAMS: dict[str, Callable[[int], Events]] = {
     "/chat/completions": _chat,
     ":streamGenerateContent": _gemini,
 }
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as server:
+        yield server
+
+
+def server_of(receiver: Receiver) -> dict[str, str]:
+    """Return the variables that name the server for the recorder."""
+    return {"ARIADNE_URL": receiver.url, "ARIADNE_API_KEY": "key"}
+
+
+def recorded_requests(receiver: Receiver) -> list[dict[str, Any]]:
+    """Return the events of the recorded requests, each with parts that add up, after a check that there is no gap."""
+    sent = [event for request in receiver.requests if request.path == "/ingest" for event in request.events]
+    spans = {event["span_id"]: event for event in sent if "span_id" in event}.values()
+    assert not [span for span in spans if span.get("kind") == "compact.gap"]
+    requests = [span for span in spans if span.get("kind") == "compact.request"]
+    for properties in (span["properties"] for span in requests):
+        assert sum(part["tokens"] for part in properties["parts"]) == properties["tokens"]
+        assert properties["usage"]["output_tokens"] == 1
+    return requests
 
 
 @pytest.fixture

@@ -28,18 +28,26 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "cert.pem"
 
 
-@pytest.fixture
-def tls_upstream(certificate: Path) -> Iterator[Upstream]:
+def serve_tls(certificate: Path, offered: list[str], selected: list[str | None]) -> Upstream:
+    """Return a server that answers one request per connection and keeps the protocols that were agreed on."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+    context.set_alpn_protocols(offered)
 
     def serve(peer: Peer) -> None:
-        peer.socket = context.wrap_socket(peer.socket, server_side=True)
+        secure = context.wrap_socket(peer.socket, server_side=True)
+        peer.socket = secure
+        selected.append(secure.selected_alpn_protocol())
         peer.read_head()
         peer.send(ANSWER)
         peer.read_to_end()
 
-    with Upstream(serve) as running:
+    return Upstream(serve)
+
+
+@pytest.fixture
+def tls_upstream(certificate: Path) -> Iterator[Upstream]:
+    with serve_tls(certificate, ["http/1.1"], []) as running:
         yield running
 
 
@@ -69,6 +77,21 @@ def test_a_wrong_certificate_is_refused(tls_upstream, certificate, tmp_path, mon
             peer.read_to_end()
         assert "certificate verify failed" in (tmp_path / "log").read_text()
         assert not any(peer.received for peer in tls_upstream.peers)
+
+
+def test_a_provider_with_http_2_is_asked_for_http_1(certificate, tmp_path, monkeypatch):
+    """The agent speaks HTTP/1.1 to the gateway, and its bytes are forwarded as they are."""
+    monkeypatch.setenv("NODE_EXTRA_CA_CERTS", str(certificate))
+    selected: list[str | None] = []
+    with (
+        serve_tls(certificate, ["h2", "http/1.1"], selected) as upstream,
+        running_gateway(tmp_path, addresses={"local": f"https://localhost:{upstream.port}"}) as gateway,
+    ):
+        peer = connect(gateway.port)
+        peer.send(REQUEST)
+        assert peer.read(len(ANSWER)) == ANSWER
+        assert selected == ["http/1.1"]
+        assert upstream.peers[0].received.startswith(b"POST /v1/messages HTTP/1.1\r\n")
 
 
 def test_the_proxy_of_the_environment_is_used(tmp_path, monkeypatch):
