@@ -32,7 +32,7 @@ def test_every_message_of_a_foreign_compaction_has_an_inferred_fate() -> None:
     assert [entry["id"] for entry in ledger.after_entries] == ["s1", "a8"]
 
 
-@pytest.mark.req("A-CAP-1", "A-UI-3")
+@pytest.mark.req("A-CAP-1")
 def test_the_size_after_a_compaction_is_that_of_the_next_call(tmp_path: Path) -> None:
     """Claude Code reports the summary alone. Until the next call, the size of the prompt is not known."""
     lines = [line.replace(b'"postTokens":8200,', b"") for line in CLAUDE.read_bytes().splitlines(keepends=True)]

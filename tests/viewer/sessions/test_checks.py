@@ -292,7 +292,6 @@ def test_a_compaction_whose_prompt_was_not_counted_yet_names_the_summary_only() 
     assert "freed" not in describe_session([check])
 
 
-@pytest.mark.req("A-UI-3")
 def test_only_messages_of_the_conversation_are_counted_as_removed() -> None:
     """The fates also count the summary of the compaction before, and messages that stay without their content."""
     spans = [
