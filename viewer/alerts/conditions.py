@@ -9,7 +9,6 @@ from typing import Any
 
 from ingest.clock_tolerance import MAX_SKEW
 from ingest.decoding.span_stats import stats_of
-from viewer.kinds import CHECK
 from viewer.models import AlertRule
 
 Kind = AlertRule.Kind
@@ -44,7 +43,7 @@ class Decision:
 
 
 def span_match(
-    kind: str, data: Mapping[str, Any], trace_id: str, span_id: str, parent_id: str | None
+    kind: str, data: Mapping[str, Any], trace_id: str, span_id: str
 ) -> tuple[AlertRule.Kind, str, int] | None:
     """Return the rule kind, the key and the value of a span, or None if no rule is about it."""
     event = stats_of(kind, dict(data)).event
@@ -54,9 +53,6 @@ def span_match(
     if event.is_fallback:
         return Kind.FALLBACK, f"{trace_id}:{span_id}", 1
     if event.is_overflow:
-        # The event and the check that it belongs to are one overflow.
-        return Kind.OVERFLOW, f"{trace_id}:{parent_id or span_id}", 1
-    if kind == CHECK and data.get("trigger") == "overflow":
         return Kind.OVERFLOW, f"{trace_id}:{span_id}", 1
     return None
 

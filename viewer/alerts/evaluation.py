@@ -25,7 +25,7 @@ from ingest.storage.payloads import decode_data
 from viewer.accounts.access import Right, user_grant
 from viewer.alerts.conditions import Decision, Match, decide, decide_silence, span_match
 from viewer.alerts.messages import alert_title
-from viewer.kinds import CHECK, ERROR, OVERFLOW, RETENTION
+from viewer.kinds import ERROR, OVERFLOW, RETENTION
 from viewer.models import Alert, AlertCursor, AlertDelivery, AlertRule
 from viewer.sessions.queries import IN_SESSIONS, in_sessions, newest_seq
 
@@ -33,9 +33,9 @@ _MAX_SPANS = 5_000
 _TIMEOUT_MS = 10_000
 _log = logging.getLogger("ariadne.alerts")
 _SPANS = f"""
-SELECT session_key, trace_id, span_id, parent_id, kind, data, seq FROM ingest_span
+SELECT session_key, trace_id, span_id, kind, data, seq FROM ingest_span
 WHERE {IN_SESSIONS} AND seq > %s AND seq <= %s AND ended_at IS NOT NULL
-  AND kind IN ('{RETENTION}', '{OVERFLOW}', '{ERROR}', '{CHECK}')
+  AND kind IN ('{RETENTION}', '{OVERFLOW}', '{ERROR}')
 ORDER BY seq LIMIT %s
 """  # noqa: S608 - a constant
 Matches = dict[str, list[tuple[Match, Session]]]
@@ -166,8 +166,8 @@ def _find_matches(cell: int, after: int, matches: Matches) -> int:
         return after
     upto = max(session.last_seq for session in sessions.values())
     spans, upto = _read_spans(sessions, after, upto)
-    for key, trace_id, span_id, parent_id, kind, data in spans:
-        subject = span_match(kind, data, trace_id, span_id, parent_id)
+    for key, trace_id, span_id, kind, data in spans:
+        subject = span_match(kind, data, trace_id, span_id)
         if subject is not None:
             rule_kind, match_key, value = subject
             session = sessions[key]
@@ -190,7 +190,7 @@ def _read_spans(sessions: dict[UUID, Session], after: int, upto: int) -> tuple[l
         rows = database.fetchall()
     if len(rows) == _MAX_SPANS:
         upto = rows[-1][-1]
-    return [(*row[:5], decode_data(row[5])) for row in rows], upto
+    return [(*row[:4], decode_data(row[4])) for row in rows], upto
 
 
 def _last_received_at(project_id: int, now: datetime) -> datetime | None:

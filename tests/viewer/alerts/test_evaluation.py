@@ -238,7 +238,8 @@ def test_events_are_counted_over_a_window_with_a_cool_down(ours: Project) -> Non
 
 
 @pytest.mark.django_db
-def test_an_overflow_and_its_check_are_one_event(ours: Project) -> None:
+def test_a_rule_counts_the_overflows_that_the_figure_counts(ours: Project) -> None:
+    """The check in which a prompt overflowed is not a second one."""
     session = create_session(ours)
     create_rule(ours, Kind.OVERFLOW, 2)
     add_span(session, "compact.check", {"trigger": "overflow"}, span_id="check")
