@@ -7,6 +7,7 @@ import uuid
 
 import pytest
 from agent_session import Session, play, send
+from check_reports import SESSIONS, check_events
 from conftest import SignIn
 from live_server import Server
 from playwright.sync_api import expect
@@ -20,6 +21,24 @@ def pair(server: Server) -> tuple[str, str]:
     for name, turns in zip(names, (30, 18), strict=True):
         send(server.ingest_url, server.ingest_key, play(name, turns=turns))
     return names
+
+
+@pytest.mark.req("A-ONE-1")
+def test_the_browser_counts_the_compactions_of_the_row(server: Server, sign_in: SignIn) -> None:
+    """Checks of clients of all versions in one session. The timeline has a marker for each compaction."""
+    name = f"all-{uuid.uuid4().hex[:8]}"
+    for number, (_, parts) in enumerate(SESSIONS.values()):
+        events = check_events(name, number, parts, minute=number)
+        send(server.ingest_url, server.ingest_key, events)
+    page = sign_in("operator")
+    page.goto(f"/?q={name}")
+    expected = page.get_by_test_id("session-row").locator("span.compactions").inner_text().strip()
+    # Some of these clients report without a parent, where only the larger of several kinds counts.
+    assert int(expected) == 6
+    page.goto(f"/sessions/{name}/")
+    expect(page.locator('[data-slot="compaction_count"]')).to_have_text(expected)
+    # The script numbers them on the timeline. The one that failed has a marker without a number.
+    expect(page.get_by_test_id("compaction-marker")).to_have_count(int(expected) + 1)
 
 
 def test_list_filters_by_url_and_shows_new_sessions_live(

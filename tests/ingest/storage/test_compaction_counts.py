@@ -3,56 +3,17 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 import pytest
+from check_reports import SESSIONS, check_events
 from live_server import Server
 from reader import client_of
 
 from ..conftest import Wire
-
-Event = dict[str, Any]
-DOCUMENT_000 = {
-    "model": "gpt-5",
-    "t_est": 112,
-    "max": 128,
-    "policy": {"trigger_pct": 0.85, "buffer": 5},
-    "pruned_count": 47,
-}
-DECISION = {"triggered": True, "reason": "over", "rule": "trigger_pct", "t_est": 112, "max_tokens": 128}
-RESULT = {"tokens_before": 112, "tokens_after": 40, "pruned_count": 47}
-FATES = {**RESULT, "fates": {"summarized": 47}}
-RECOVERY = {"removed_count": 4, "tokens_before": 112, "tokens_after": 40}
-CHECK = {"trigger": "preflight", "triggered": True, "tokens_before": 112, "max_tokens": 128}
-
-SESSIONS: dict[str, tuple[int, list[tuple[str, dict[str, Any]]]]] = {
-    "failed": (0, [("check", CHECK), ("trigger_decision", DECISION), ("error", {"error_type": "X"})]),
-    "document 000 with pruning": (1, [("trigger_decision", DOCUMENT_000), ("pruned_messages", RESULT)]),
-    "document 000 alone": (1, [("trigger_decision", DOCUMENT_000)]),
-    "older overflow": (1, [("overflow_recovered", RECOVERY), ("pruned_messages", RESULT)]),
-    "older overflow alone": (1, [("check", {**CHECK, "trigger": "overflow"}), ("overflow_recovered", RECOVERY)]),
-    "summary only": (0, [("summary_created", {"summary_tokens": 9, "input_messages": 4})]),
-    "running": (0, [("check", {**CHECK, "is_open": True}), ("trigger_decision", DECISION)]),
-    "futile": (
-        0,
-        [("check", CHECK), ("trigger_decision", DECISION), ("completed", {"details": {"changed": False}})],
-    ),
-    "paused": (0, [("check", CHECK), ("trigger_decision", DECISION), ("breaker_open", {})]),
-    "ordinary": (1, [("check", CHECK), ("trigger_decision", DECISION), ("pruned_messages", FATES)]),
-    "ordinary without a check": (1, [("trigger_decision", DECISION), ("pruned_messages", RESULT)]),
-    "overflow of today": (
-        1,
-        [
-            ("check", {**CHECK, "trigger": "overflow"}),
-            ("trigger_decision", DECISION),
-            ("pruned_messages", FATES),
-            ("overflow_recovered", {**RECOVERY, "window_tokens": 100}),
-        ],
-    ),
-}
 
 
 @pytest.fixture(scope="module")
@@ -61,27 +22,25 @@ def reader(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def check_events(trace: str, number: int, parts: list[tuple[str, dict[str, Any]]], *, minute: int = 0) -> list[Event]:
-    """Return the events of one check. Those of a client without check spans have no parent."""
-    has_check = any(kind == "check" for kind, _ in parts)
-    events = []
-    for position, (kind, data) in enumerate(parts):
-        properties = {key: value for key, value in data.items() if key != "is_open"}
-        at = f"2026-11-16T08:{minute:02}:{position:02}Z"
-        event = {
-            "type": "span",
-            "trace_id": trace,
-            "span_id": f"{number}-{kind}",
-            "event": f"compact.{kind}",
-            "started_at": at,
-            "properties": properties,
-        }
-        if not data.get("is_open"):
-            event["ended_at"] = at
-        if has_check and kind != "check":
-            event["parent_id"] = f"{number}-check"
-        events.append(event)
-    return events
+@pytest.fixture(scope="module")
+def mcp(server: Server) -> Iterator[httpx.Client]:
+    """Return a client of `POST /mcp` with an API token of an operator."""
+    with client_of(server, "operator") as page:
+        page.get("/tokens/")
+        headers = {"Referer": f"{server.url}/tokens/", "X-CSRFToken": page.cookies["csrftoken"]}
+        answer = page.post("/tokens/", data={"label": "mcp", "scopes": "view_session"}, headers=headers)
+    token = re.findall(r"arip_[\w-]+", answer.text)[0]
+    headers = {"Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream"}
+    with httpx.Client(base_url=server.url, headers=headers, timeout=60) as client:
+        yield client
+
+
+def count_over_mcp(mcp: httpx.Client, name: str) -> int:
+    """Return the compactions of a session that a model reads."""
+    call = {"name": "explain_compaction", "arguments": {"session": name}}
+    answer = mcp.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+    assert answer.status_code == 200, answer.text
+    return int(re.findall(r"compaction \d+ of (\d+)|has (\d+) compactions", answer.text)[0][0] or 0)
 
 
 def counts(wire: Wire, reader: httpx.Client, name: str) -> dict[str, int]:
@@ -100,8 +59,11 @@ def counts(wire: Wire, reader: httpx.Client, name: str) -> dict[str, int]:
     }
 
 
+@pytest.mark.req("A-ONE-1")
 @pytest.mark.parametrize("kind", SESSIONS)
-def test_row_page_and_trends_agree(wire: Wire, reader: httpx.Client, name: str, kind: str) -> None:
+def test_row_page_trends_and_mcp_agree(
+    wire: Wire, reader: httpx.Client, mcp: httpx.Client, name: str, kind: str
+) -> None:
     expected, parts = SESSIONS[kind]
     events = check_events(name, 1, parts)
     # One event at a time, the last one first, and everything again.
@@ -111,6 +73,7 @@ def test_row_page_and_trends_agree(wire: Wire, reader: httpx.Client, name: str, 
     assert counts(wire, reader, name) == dict.fromkeys(("row", "page", "checks", "trends"), expected)
     page = reader.get(f"/sessions/{name}/compactions/1/")
     assert page.status_code == (200 if expected else 404)
+    assert count_over_mcp(mcp, name) == expected
 
 
 def recount(wire: Wire, name: str) -> int:
