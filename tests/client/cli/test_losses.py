@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_watch_prints_the_worst_compactions_with_their_losses_and_addresses(
         address = block.splitlines()[-1].strip()
         assert address.startswith(f"{server.url}/sessions/")
         assert server.spans()[address.split("/")[-2]] == "compact.check"
-    assert f"compactctl uncompact {CLAUDE_CODE_SESSION}" in blocks[3]
+    assert f"compactctl uncompact {shlex.quote(str(CLAUDE_CODE_SESSION))}" in blocks[3]
     assert blocks[3].endswith(f"All sessions: {server.url}/")
     assert "s3cr3t-Pa55" not in text
 
