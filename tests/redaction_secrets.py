@@ -143,7 +143,7 @@ _NAMED = (
 _KEYED = (
     "api_key = @@", "api_key=@@&page=1", "X-API-Key: @@", "Authorization: Bearer @@", "authorization: Token @@", "Authorization%3A%20Bearer%20@@",
     "GET /x?auth=Bearer%20@@ HTTP/1.1", "secret_access_key = @@", "client_secret: @@", '"access_token":"@@"', "refresh_token=@@", "SECRET_KEY='@@'",
-    "private_key=@@", "encryption_key: \"@@\"", "auth_token: @@", "//registry.npmjs.org/:_authToken=@@", "GET /cb?code=@@&state=1", "https://@@@github.com/o/r.git",
+    "private_key=@@", "encryption_key: \"@@\"", "auth_token: @@", "//npm.example.org/:_authToken=@@", "GET /cb?code=@@&state=1", "https://@@@github.com/o/r.git",
     "Cookie: sessionid=@@; theme=dark", "Set-Cookie: PHPSESSID=@@; path=/", "connect.sid=@@", "session token is @@", "the API key is @@", "use this token: @@",
     "TWILIO_AUTH_TOKEN=@@", "DD_API_KEY: @@", "aws_session_token = @@", "AccountKey=@@==;EndpointSuffix=core.windows.net", "SharedAccessKey=@@=", "?sv=2022&sig=@@%3D&se=2026",
     "variable \"secret_key\" { default = \"@@\" }", "signing_secret: @@", "webhook_secret=@@", "JWT_SECRET=@@", "otpauth://totp/x?secret=@@&issuer=y", "https://hooks.slack.com/services/@@",

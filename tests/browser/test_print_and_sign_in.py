@@ -94,3 +94,15 @@ def test_an_expired_form_is_explained(stranger: Page) -> None:
     stranger.context.clear_cookies()
     submit(stranger, "wrong", "nobody")
     expect(stranger.get_by_role("heading", name="This page has expired")).to_be_visible()
+
+
+@pytest.mark.req("P-SEC-1")
+def test_the_back_button_shows_nothing_after_a_logout(sign_in: SignIn) -> None:
+    page = sign_in("auditor")
+    page.goto("/audit/")
+    assert page.get_by_role("heading", name="Audit log").is_visible()
+    page.evaluate("document.querySelector('form[action=\"/logout/\"]').requestSubmit()")
+    page.wait_for_url("**/login/**")
+    page.go_back()
+    page.wait_for_url("**/login/**")
+    assert not page.get_by_role("heading", name="Audit log").is_visible()

@@ -115,11 +115,21 @@ def otlp(secret: str) -> dict[str, Any]:
     return {"resourceSpans": [{"resource": resource, "scopeSpans": [scope_spans], "schemaUrl": secret}]}
 
 
+def hidden_sessions(server: Any, project_id: int) -> set[str]:
+    """Return the names of the sessions of a project whose ids held a secret."""
+    with psycopg.connect(server.database_url) as database:
+        rows = database.execute(
+            "SELECT session_id, session_key FROM ingest_session WHERE session_id LIKE 'redacted_%'"
+        ).fetchall()
+    return {name for name, stored_key in rows if stored_key == session_key(project_id, name)}
+
+
 def send(server: Any, key: str, project_id: int) -> Sent:
     secret = new_secret()
     headers = {"Authorization": f"Bearer {key}", "User-Agent": secret, "X-Request-Id": secret, "Referer": secret}
     batch = [*spans(secret), *(event_of(event, secret) for event in CATALOG)]
     parameters = {"note": secret}
+    earlier = hidden_sessions(server, project_id)  # Other tests send secrets to the same server.
     with httpx.Client(headers=headers, params=parameters, timeout=60) as client:
         ingested = client.post(server.ingest_url, json={"batch": batch})
         assert ingested.json()["rejected"] == [] and ingested.json()["replaced_ids"] > len(CATALOG)
@@ -132,11 +142,7 @@ def send(server: Any, key: str, project_id: int) -> Sent:
         query = {"session": secret, "step": "1", "sha256": hashlib.sha256(body).hexdigest(), "created_at": ""}
         archived = client.post(f"{server.url}/ingest/transcripts", params=query, content=body)
         assert archived.status_code == 200, archived.text
-    with psycopg.connect(server.database_url) as database:
-        rows = database.execute(
-            "SELECT session_id, session_key FROM ingest_session WHERE session_id LIKE 'redacted_%'"
-        ).fetchall()
-    (session,) = [name for name, stored_key in rows if stored_key == session_key(project_id, name)]
+    (session,) = hidden_sessions(server, project_id) - earlier
     return Sent(secret, session, str(session_key(project_id, session)), ingested.text + traced.text)
 
 

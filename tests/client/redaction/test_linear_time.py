@@ -226,7 +226,7 @@ def test_both_prefilters_find_the_same_for_every_pattern() -> None:
         ("auth token “a1B2c3D4e5F6g7H8i9J0k1”", "a1B2c3D4e5F6g7H8i9J0k1"),
         # At the end of a part.
         ("curl -u ada:Sky79lark\x1enext", "Sky79lark"),
-        ("npm config set //registry.npmjs.org/:_authToken q1w2e3r4t5", "q1w2e3r4t5"),
+        ("npm config set //npm.example.org/:_authToken q1w2e3r4t5", "q1w2e3r4t5"),
         ("password\tSky79lark", "Sky79lark"),
         ("creds: ada / Sky79lark", "Sky79lark"),
         ("mot de passe : Tr0ub4dor!17", "Tr0ub4dor!17"),  # codespell:ignore mot
