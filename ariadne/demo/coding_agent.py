@@ -284,8 +284,8 @@ def _turns() -> Iterator[Turn]:
             ),
             repository.run_tests(),
         ),
-        "The index is now partial: `WHERE state = 'open'`. I don't agree with this: a retry after an entry is done adds a "
-        "second one, so I kept a check of the charge in `create`. Open: ask the reviewer about retries after 72 hours.",
+        "The index is now partial: `WHERE state = 'open'`. Open: a webhook that comes again after its entry is done adds a "
+        "second one now, so ask the reviewer how that should be found within 72 hours.",
     )
     yield Turn(
         "Run everything again. What is left to do?",
