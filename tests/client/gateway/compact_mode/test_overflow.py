@@ -62,7 +62,7 @@ def test_each_attempt_is_recorded(start, provider, ariadne):
 
 
 def test_another_error_is_given_to_the_agent_as_it_came(start, provider):
-    """Only an overflow is an overflow, and one that cannot be shortened is the agent's."""
+    """Only an overflow is an overflow, and one that cannot be shortened is the agent's. A line says so."""
     gateway = start(window=ROOMY)
     body = json.dumps({"model": "claude-opus-4-6", "max_tokens": 10, "messages": conversation(1)}).encode()
     provider.failures.append(openai_rejection("temperature must be <= 2", status=400))
@@ -71,3 +71,4 @@ def test_another_error_is_given_to_the_agent_as_it_came(start, provider):
     status, text = post(gateway, body)
     assert status == 400
     assert b"prompt is too long" in text
+    assert "A prompt that was too long is not sent again" in (gateway.directory / "log").read_text()

@@ -293,7 +293,9 @@ class Compactor:
         try:
             items = work.call.recover(ProviderRejection(work.error))
             body = self._new_body(work, api, items)
-        except Exception:
+        except Exception as error:
+            # Only the type: the message of an error may quote the prompt.
+            log_problem("Ariadne", f"A prompt that was too long is not sent again: {type(error).__name__}.")
             body = None
         if body is None:
             self._works.pop(work.id, None)
